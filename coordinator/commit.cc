@@ -35,6 +35,7 @@ absl::StatusOr<v1::CheckpointManifest> Assemble(const Fleet& fleet, int64_t step
   *manifest.mutable_config() = fleet.parameters.config;
   if (const auto first = commit.shards.find(0); first != commit.shards.end() && first->second.has_data()) {
     *manifest.mutable_data() = first->second.data();
+    *manifest.mutable_environment() = first->second.environment();
   }
   for (const auto& [rank, shard] : commit.shards) *manifest.add_files() = shard.file();
   return manifest;
@@ -66,7 +67,8 @@ std::string WhatIsWrongWithTheShard(const Fleet& fleet, const Member& member, co
     return absl::StrCat("its manifest is of step ", manifest.step(), " with ", manifest.files_size(), " files");
   }
   if (shard.config_digest() != fleet.config_digest) return "it has another configuration";
-  if (manifest.has_config() || manifest.has_data()) return "its manifest has what the coordinator adds";
+  if (manifest.has_config() || manifest.has_data() || manifest.environment_size() > 0)
+    return "its manifest has what the coordinator adds";
   if (manifest.world_size() != fleet.world_size() || manifest.zero_stage() != config.parallel().zero_stage()) {
     return absl::StrCat("it has world size ", manifest.world_size(), " and stage ", manifest.zero_stage());
   }
@@ -93,7 +95,10 @@ bool Keep(PendingCommit& commit, int rank, const v1::ShardWritten& shard) {
   const auto [kept, added] = commit.shards.emplace(rank, shard);
   if (!added) return false;
   kept->second.clear_manifest();
-  if (rank != 0) kept->second.clear_data();
+  if (rank != 0) {
+    kept->second.clear_data();
+    kept->second.clear_environment();
+  }
   if (!shard.ok()) return true;
   if (!commit.described_by) {
     commit.described_by = rank;

@@ -43,7 +43,7 @@ void NoteCommitted(Fleet& fleet, const ManifestWritten& written, const PendingCo
   fleet.saving.last_committed_path = written.committed.path;
   fleet.saving.emptied = false;
   KeepCandidate(fleet, written, event.checkpoint().bytes());
-  std::erase_if(fleet.training.uncommitted, [&](const auto& entry) { return entry.first <= written.step; });
+  std::erase_if(fleet.training.recent.uncommitted, [&](const DoneStep& done) { return done.step <= written.step; });
   fleet.counters.checkpoint_bytes += event.checkpoint().bytes();
   fleet.Emit(PersistState{StateOf(fleet)}, "a checkpoint was committed");
   fleet.Publish(event, "a checkpoint was committed");

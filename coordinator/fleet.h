@@ -167,6 +167,7 @@ struct FleetCounters {
   double rendezvous_seconds = 0;                   // of the last formation
   int64_t lost_steps = 0;                          // done after the step that a recovery went back to
   double step_seconds = 0, lost_step_seconds = 0;  // of all steps, and of those that were lost again
+  uint64_t steps_that_differ = 0;                  // done again with other numbers (repeated_steps.h)
   uint64_t recoveries = 0;
   uint64_t rollbacks = 0;
   uint64_t not_finite = 0, spikes = 0;  // divergences of either kind, whatever followed from them
@@ -201,6 +202,21 @@ struct Loading {
   std::optional<Verification> verification;  // under way; one that an earlier view asked for is as good
 };
 
+// A step as it was reported.
+struct DoneStep {
+  int64_t step;
+  double seconds;
+  double loss, grad_norm;
+  int world_size;
+  size_t rollbacks;  // of the run before it: after another, its samples are others
+};
+
+// What was done since the last commit, and what of it is to be done again (repeated_steps.h).
+struct RecentSteps {
+  std::deque<DoneStep> uncommitted;      // in their order
+  std::map<int64_t, DoneStep> repeated;  // lost, by step, until they are reported again
+};
+
 // Which ranks hold the others up (straggler.h).
 struct StragglerWatch {
   std::set<int> named;        // they have been, and do not keep up yet
@@ -220,8 +236,8 @@ struct Training {
   v1::EvaluateEvent last_evaluation;
   int64_t last_evaluated_step = -1;
   std::deque<std::pair<int64_t, double>> step_losses;  // the newest steps that count, and their losses
-  std::deque<std::pair<int64_t, double>> uncommitted;  // steps after the last commit, and their seconds
-  double standstill_told = 0;                          // seconds: people were told that no rank gets on
+  RecentSteps recent;
+  double standstill_told = 0;  // seconds: people were told that no rank gets on
   StragglerWatch stragglers;
 };
 
@@ -265,6 +281,9 @@ struct Finishing {
   double since = 0;  // seconds: the first rank has finished
 };
 
+// What ranks compute with and read, as they tell it.
+using Environment = google::protobuf::RepeatedPtrField<v1::Fact>;
+
 struct Fleet {
   FleetParameters parameters;
   std::string config_digest;  // of its configuration
@@ -272,11 +291,13 @@ struct Fleet {
   Phase phase = Phase::kForming;
   std::string message;  // why, when failed
   uint64_t generation = 0;
-  MemberList members;        // in join order; in rank order once there is a view
-  MemberList spares;         // beyond the places, in join order
-  int places = 0;            // of the view that is, or is to be
-  std::optional<View> view;  // none while the fleet forms or recovers
-  int team = 0;              // of the run, from its first view on
+  MemberList members;              // in join order; in rank order once there is a view
+  MemberList spares;               // beyond the places, in join order
+  int places = 0;                  // of the view that is, or is to be
+  std::optional<View> view;        // none while the fleet forms or recovers
+  int team = 0;                    // of the run, from its first view on
+  Environment environment;         // of the newest view, by which those who come are judged (environment.h)
+  bool mixed_environment = false;  // not all of its members have it
   Forming forming;
   Adopting adopting;
   Loading loading;

@@ -17,6 +17,7 @@
 #include "coordinator/ending.h"
 #include "coordinator/outlived_commit.h"
 #include "coordinator/recovery.h"
+#include "coordinator/repeated_steps.h"
 #include "coordinator/snapshots.h"
 
 namespace zerofleet::coordinator {
@@ -64,10 +65,7 @@ void ReturnTo(Fleet& fleet, int64_t step) {
   fleet.training.last_step_event.set_step(std::min(fleet.training.last_step_event.step(), step));
   while (!fleet.training.step_losses.empty() && fleet.training.step_losses.back().first > step)
     fleet.training.step_losses.pop_back();
-  while (!fleet.training.uncommitted.empty() && fleet.training.uncommitted.back().first > step) {
-    fleet.counters.lost_step_seconds += fleet.training.uncommitted.back().second;
-    fleet.training.uncommitted.pop_back();
-  }
+  fleet.counters.lost_step_seconds += LoseStepsAfter(fleet, step);
 }
 
 // The run will reach their steps again. The state no longer names them when they go: else a coordinator that was lost

@@ -31,6 +31,7 @@ struct Describer {
     v1::CheckpointManifest manifest = write.manifest;
     manifest.clear_config();
     manifest.clear_data();
+    manifest.clear_environment();
     return absl::StrCat("write manifest ", OneLine(manifest));
   }
   std::string operator()(const DiscardSave& discard) const {

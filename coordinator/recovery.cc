@@ -262,8 +262,7 @@ void RegroupAll(Fleet& fleet, const std::string& why, double now) {
 
 void FillPlacesFromSpares(Fleet& fleet, double now) {
   while (!fleet.forming.vacant.empty()) {
-    const auto ready = std::find_if(fleet.spares.begin(), fleet.spares.end(),
-                                    [](const Member& spare) { return !spare.ready.config_digest().empty(); });
+    const auto ready = std::find_if(fleet.spares.begin(), fleet.spares.end(), IsReadySpare);
     if (ready == fleet.spares.end()) break;
     Member spare = fleet.spares.Take(ready);
     TakePlace(fleet, spare);

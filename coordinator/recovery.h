@@ -29,6 +29,8 @@ void BreakView(Fleet& fleet, const absl::Status& status, const std::vector<int>&
 // Nobody is lost, but the view cannot go on: all members regroup.
 void RegroupAll(Fleet& fleet, const std::string& why, double now);
 
+inline bool IsReadySpare(const Member& spare) { return !spare.ready.config_digest().empty(); }
+
 // Gives free places to spares that are ready, in the order of their joining.
 void FillPlacesFromSpares(Fleet& fleet, double now);
 

@@ -28,6 +28,8 @@ constexpr Agreement<v1::Ready> kReadyAgreements[] = {
 // anew: in the middle of a file it has as long as the fleet.
 bool IsLeaving(const Member& member) { return member.state == MemberState::kJoined && member.leaves_by > 0; }
 
+bool HasReadySpare(const Fleet& fleet) { return std::any_of(fleet.spares.begin(), fleet.spares.end(), IsReadySpare); }
+
 bool HasPlace(const Fleet& fleet) {
   const bool open = fleet.phase == Phase::kForming || fleet.phase == Phase::kRecovering;
   return open && static_cast<int>(fleet.members.size()) < fleet.world_size();
@@ -113,6 +115,9 @@ void OnReady(Fleet& fleet, Member& member, const v1::Ready& ready, double now) {
 }
 
 void CheckFormTimeout(Fleet& fleet, double now) {
+  // A spare waits for what has become free since it was ready, as where a view was refused a member.
+  const bool place = fleet.phase == Phase::kRecovering && !fleet.forming.vacant.empty();
+  if (place && !fleet.hearing.isolation && HasReadySpare(fleet)) FillPlacesFromSpares(fleet, now);
   const bool forms = fleet.phase == Phase::kForming || fleet.phase == Phase::kRecovering;
   if (!forms || now - fleet.forming.since < fleet.form_timeout_seconds()) return;
   if (std::any_of(fleet.members.begin(), fleet.members.end(), IsLeaving)) return;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/divergence.h"
+#include "coordinator/repeated_steps.h"
 
 namespace zerofleet::coordinator {
 namespace {
@@ -28,11 +29,9 @@ void NoteSave(Member& member, const v1::Heartbeat& heartbeat, double now) {
 }
 
 void NoteProductive(Fleet& fleet, const v1::StepEvent& step, double now) {
-  constexpr size_t kMostUncommitted = 1 << 20;  // a run that never saves
   NoteLoss(fleet, step);
+  NoteStep(fleet, step);
   fleet.counters.step_seconds += step.seconds();
-  fleet.training.uncommitted.emplace_back(step.step(), step.seconds());
-  if (fleet.training.uncommitted.size() > kMostUncommitted) fleet.training.uncommitted.pop_front();
   if (fleet.recovering.ended > 0) fleet.counters.recovery.first_step = now - std::exchange(fleet.recovering.ended, 0);
 }
 

@@ -3,7 +3,7 @@
 // clang-format off
 //   # a comment
 //   setup workers=2 heartbeat=2 form=300 previous=0 fallback=1 restarts=0 spares=0 hang=0 every=0 minimum=0 global=8 micro=0
-//         team=4
+//         team=4 agreement=strict
 //         candidates=ckpt/b:20,ckpt/a:10:2 rollbacks=3 window=0 skipped=15:10:80:120 inline=64
 //                                               on one line; a candidate is path:step[:team[:digest[:bytes]]];
 //                                               rollbacks is how many there may be in a row; skipped is
@@ -105,6 +105,8 @@ FleetParameters ParseSetup(const std::string& line) {
       config.mutable_batch()->set_global_sequences(ToInt(setting.second));
     else if (setting.first == "tensor")
       config.mutable_parallel()->set_tensor(ToInt(setting.second));
+    else if (setting.first == "agreement")
+      config.set_agreement(setting.second);
     else if (setting.first == "micro")
       config.mutable_batch()->set_micro_sequences(ToInt(setting.second));
     else if (setting.first == "spares")

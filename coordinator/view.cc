@@ -13,6 +13,7 @@
 #include "coordinator/away.h"
 #include "coordinator/batch_shares.h"
 #include "coordinator/ending.h"
+#include "coordinator/environment.h"
 #include "coordinator/load_phase.h"
 #include "coordinator/node_runs.h"
 #include "coordinator/outlived_commit.h"
@@ -77,6 +78,27 @@ std::string AcrossNodes(const Fleet& fleet) {
                       NodeNameOf(fleet.members[group->second].hello));
 }
 
+// With `agreement: strict` a run that has not trained yet ends where ranks differ; later whoever differs is sent away,
+// and its place is free for another. With `warn` people are told. False if no view can be formed now.
+bool AgreesOnItsEnvironment(Fleet& fleet) {
+  const std::optional<Strangers> strangers = SettleEnvironment(fleet);
+  if (!strangers) return true;
+  const bool warns = fleet.parameters.config.agreement() == "warn";
+  const absl::Status refused = absl::FailedPreconditionError(strangers->text);
+  if (!warns && !fleet.recovering.current) {
+    FailFleet(fleet, refused, -1);
+    return false;
+  }
+  fleet.PublishNotice(strangers->text);
+  if (warns) return true;
+  for (const MemberId id : strangers->members) {
+    fleet.forming.vacant.insert(fleet.Find(id)->rank);
+    RefuseSession(fleet, id, refused);
+    fleet.members.Erase(id);
+  }
+  return false;
+}
+
 }  // namespace
 
 View ViewOf(const Fleet& fleet) {
@@ -139,6 +161,8 @@ void FormViewIfComplete(Fleet& fleet, double now) {
   // Whoever trains may be slower to come back than a spare.
   const bool expected = fleet.phase == Phase::kForming && fleet.forming.restarted;
   if (expected && now - fleet.began < AdoptionSeconds(fleet.parameters.config.restart())) return;
+  PutInRankOrder(fleet);
+  if (!AgreesOnItsEnvironment(fleet)) return;
   if (fleet.recovering.current) {
     fleet.recovering.current->formed = now;  // in the generation that the loss began
   } else {
@@ -149,7 +173,6 @@ void FormViewIfComplete(Fleet& fleet, double now) {
   fleet.loading.progress = now;
   fleet.hearing.isolation.reset();
   fleet.forming.seats.clear();
-  PutInRankOrder(fleet);
   fleet.view = ViewOf(fleet);
   fleet.team = fleet.view->team;
   if (const std::string across = AcrossNodes(fleet); !across.empty()) {

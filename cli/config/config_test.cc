@@ -46,7 +46,7 @@ TEST(ConfigDefaults, CompleteTheSmallestConfiguration) {
       "integrity { } on_divergence: \"stop\" activation { checkpointing: \"none\" offload: \"none\" } "
       "reduce { every: \"micro_batch\" order: \"ranks\" } divergence { window_steps: 32 max_rollbacks: 3 } "
       "offload { optimizer: \"none\" fraction: 1 parameters: \"none\" delayed_update { lookahead: true } } memory { } "
-      "buffers { }");
+      "buffers { } agreement: \"strict\" device_isa: \"auto\"");
 }
 
 TEST(ConfigDefaults, FollowOtherKeys) {

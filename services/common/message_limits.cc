@@ -67,6 +67,8 @@ constexpr size_t kMostRejoin = 256 << 10;
 constexpr size_t kMostTransportAddress = 62 << 10;
 constexpr int kMostFlightEntries = 256;
 constexpr int kMostSnapshots = 8;
+constexpr int kMostFacts = 32;
+constexpr size_t kMostFactName = 64, kMostFactValue = 256;
 constexpr int kMostGroups = 16;
 constexpr size_t kMostGroupName = 64, kMostUnitName = 256;
 
@@ -93,6 +95,17 @@ absl::Status CheckHello(const v1::Hello& hello) {
   return absl::InvalidArgumentError("Rejoin.training_seconds must be >= 0");
 }
 
+absl::Status CheckEnvironment(const char* message, const google::protobuf::RepeatedPtrField<v1::Fact>& environment) {
+  bool fits = environment.size() <= kMostFacts;
+  for (const v1::Fact& fact : environment) {
+    fits = fits && PrintableText(fact.name(), kMostFactName) == fact.name() &&
+           PrintableText(fact.value(), kMostFactValue) == fact.value();
+  }
+  if (fits) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(message, ".environment has more than ", kMostFacts,
+                                                 " facts, or one that is too long or cannot be printed"));
+}
+
 absl::Status CheckReady(const v1::Ready& ready) {
   bool fits = ready.flight().entries_size() <= kMostFlightEntries;
   for (const v1::FlightEntry& entry : ready.flight().entries()) {
@@ -114,6 +127,7 @@ absl::Status CheckReady(const v1::Ready& ready) {
     return absl::InvalidArgumentError(absl::StrCat("Ready.transport_address has ", ready.transport_address().size(),
                                                    " bytes; at most ", kMostTransportAddress, " are allowed"));
   }
+  ZF_RETURN_IF_ERROR(CheckEnvironment("Ready", ready.environment()));
   return CheckText("Ready", "config_digest", ready.config_digest(), kMostDigest);
 }
 
@@ -129,6 +143,7 @@ absl::Status CheckPeersWanted(const v1::PeersWanted& wanted) {
 }
 
 absl::Status CheckShard(const v1::ShardWritten& shard) {
+  ZF_RETURN_IF_ERROR(CheckEnvironment("ShardWritten", shard.environment()));
   return CheckText("ShardWritten", "config_digest", shard.config_digest(), kMostDigest);
 }
 

@@ -117,6 +117,25 @@ TEST(MessageLimits, AShardRecordFitsForTheSmallestModelAndTheLargest) {
   }
 }
 
+TEST(MessageLimits, FactsAreFewShortAndPrintable) {
+  const auto told = [](int facts, const std::string& name, const std::string& value) {
+    v1::WorkerMessage message;
+    message.mutable_ready()->set_config_digest("c");
+    for (int i = 0; i < facts; ++i) {
+      v1::Fact& fact = *message.mutable_ready()->add_environment();
+      fact.set_name(name);
+      fact.set_value(value);
+    }
+    return Admit(message);
+  };
+  EXPECT_TRUE(told(32, "oneDNN", "2.6.0").ok());
+  for (const absl::Status& refused : {told(33, "oneDNN", "2.6.0"), told(1, std::string(65, 'n'), ""),
+                                      told(1, "a", std::string(257, 'v')), told(1, "a", "\x1b[2J")}) {
+    EXPECT_EQ(refused.message(),
+              "Ready.environment has more than 32 facts, or one that is too long or cannot be printed");
+  }
+}
+
 // Every text at its limit, and as many entries as are taken.
 TEST(MessageLimits, TheLargestMessageOfEachKindIsTaken) {
   const std::string digest(128, 'd'), name(64, 'n'), unit(256, 'u'), path(4096, 'p'), failure(4096, 'e');
@@ -137,6 +156,11 @@ TEST(MessageLimits, TheLargestMessageOfEachKindIsTaken) {
   for (int step = 0; step < 1000; ++step) rejoin.mutable_start()->add_losses(1.5);
   v1::Ready& ready = *messages[2].mutable_ready();
   ready.set_config_digest(digest);
+  for (int i = 0; i < 32; ++i) {
+    v1::Fact& fact = *ready.add_environment();
+    fact.set_name(name);
+    fact.set_value(unit);
+  }
   ready.set_transport_address(std::string(62 << 10, 't'));
   for (int entry = 0; entry < 256; ++entry) {
     v1::FlightEntry& each = *ready.mutable_flight()->add_entries();

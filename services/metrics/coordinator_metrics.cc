@@ -71,6 +71,9 @@ constexpr CounterRow kCounters[] = {
      [](const coordinator::Fleet& fleet, double) { return fleet.counters.step_seconds; }},
     {"zerofleet_coordinator_lost_step_seconds_total", "Time that steps took which were lost again.",
      [](const coordinator::Fleet& fleet, double) { return fleet.counters.lost_step_seconds; }},
+    {"zerofleet_coordinator_steps_that_differ_total",
+     "Steps that a recovery did again, with other numbers than before.",
+     [](const coordinator::Fleet& fleet, double) { return static_cast<double>(fleet.counters.steps_that_differ); }},
 };
 
 // How often what takes a look at every member of a large fleet is set. A scrape is seldom more frequent.

@@ -96,6 +96,7 @@ TEST(CoordinatorMetricsTest, FollowTheState) {
                            "zerofleet_coordinator_seconds_total 10\n",
                            "zerofleet_coordinator_step_seconds_total 9\n",
                            "zerofleet_coordinator_lost_step_seconds_total 1\n",
+                           "zerofleet_coordinator_steps_that_differ_total 0\n",
                            "zerofleet_coordinator_goodput_ratio 0.8\n"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }

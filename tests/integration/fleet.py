@@ -143,8 +143,9 @@ class FleetTest(unittest.TestCase):
     def environment(self):
         return {**os.environ, MARK: self.mark, "OMP_NUM_THREADS": "1"}
 
-    def start(self, *arguments, **options):
-        return subprocess.Popen([BINARY, *map(str, arguments)], env=self.environment(), cwd=self.work, text=True,
+    def start(self, *arguments, env=None, **options):
+        """`env`: variables besides those that every process has."""
+        return subprocess.Popen([BINARY, *map(str, arguments)], env={**self.environment(), **(env or {})}, cwd=self.work, text=True,
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
 
     def run_command(self, *arguments, report=None, timeout=RUN_SECONDS):

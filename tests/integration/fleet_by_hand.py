@@ -27,8 +27,8 @@ class FleetByHand(fleet.FleetTest):
         self.assertTrue(line.startswith("listening on "), line + (process.stderr.read() if not line else ""))
         return process, line.split()[-1].replace("0.0.0.0", "127.0.0.1")
 
-    def worker(self, address, *arguments):
-        return self.start("worker", "--coordinator", address, "--device", "cpu", "--threads", 1, *arguments)
+    def worker(self, address, *arguments, env=None):
+        return self.start("worker", "--coordinator", address, "--device", "cpu", "--threads", 1, *arguments, env=env)
 
     def finish(self, process):
         out, err = process.communicate(timeout=fleet.RUN_SECONDS)
@@ -64,6 +64,25 @@ class FleetByHand(fleet.FleetTest):
         self.assertIn("coordinator at 127.0.0.1:", with_train.err)
         self.assertEqual([each["event"] for each in by_hand.events], [each["event"] for each in with_train.events])
         self.assert_same_bits(with_train.column("loss"), by_hand.column("loss"), "by hand and with train")
+        self.assert_nothing_left()
+
+    def test_a_rank_that_computes_otherwise_is_refused_or_pinned(self):
+        # oneDNN's own limit stands for an older CPU.
+        coordinator, address = self.coordinator(self.config(steps=2))
+        ends = [self.finish(worker) for worker in [self.worker(address), self.worker(address, env={"ONEDNN_MAX_CPU_ISA": "AVX"})]]
+        code, _, err = self.finish(coordinator)
+        self.assertNotIn(0, [code] + [end[0] for end in ends])
+        refusal = (r"ranks differ in their oneDNN's instruction set: rank [01] \(host \S+, pid \d+\) has \S.*, "
+                   r"rank [01] \(host \S+, pid \d+\) has \S.*; device_isa pins all ranks to the lesser one; agreement: warn goes on")
+        for said in [err] + [end[2] for end in ends]:
+            self.assertRegex(said, refusal)
+        for setting, limit in {"device_isa": "avx2", "agreement": "warn"}.items():
+            coordinator, address = self.coordinator(self.config(steps=2, **{setting: limit}, checkpoint={"dir": str(self.work / setting)}))
+            older = "AVX2" if setting == "device_isa" else "AVX"
+            ends = [self.finish(worker) for worker in [self.worker(address), self.worker(address, env={"ONEDNN_MAX_CPU_ISA": older})]]
+            code, out, err = self.finish(coordinator)
+            self.assertEqual([code] + [end[0] for end in ends], [0, 0, 0], f"{setting}: {ends}\n{err}")
+            self.assertEqual("ranks differ" in err, setting == "agreement", err)
         self.assert_nothing_left()
 
     def last_page(self, port):

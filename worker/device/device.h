@@ -58,6 +58,11 @@ class Stream {
   virtual void Wait(const Event& event) = 0;
 };
 
+// Something that the bits of results depend on: ("instruction set", "AVX2").
+struct Fact {
+  std::string name, value;
+};
+
 // The whole device as its driver counts it, including other processes' share.
 struct DeviceMemory {
   int64_t total_bytes = 0, used_bytes = 0;
@@ -70,6 +75,9 @@ class Device {
 
   virtual std::string kind() const = 0;         // "cpu" | "cuda", as --device spells it
   virtual std::string description() const = 0;  // model, instruction set or compute capability, threads or UUID
+  // What the bits of its ops' results depend on besides their inputs: model, instruction set, libraries. In a fixed
+  // order. The first call settles PinInstructionSet.
+  virtual std::vector<Fact> arithmetic() const { return {}; }
   // Distinguishes this device from all others, however it is numbered; empty where sharing a device is not a conflict.
   virtual std::string unique_id() const = 0;
 
@@ -113,6 +121,11 @@ std::vector<std::string> DeviceKindsBuilt();
 // InvalidArgument for an unknown name, FailedPrecondition when the kind is not in this build or has no hardware
 // here. Cheap: nothing is set up on the device.
 absl::StatusOr<std::string> ResolveDeviceKind(const std::string& kind);
+
+// The best instruction set that the CPU's ops of this process use from now on: auto (the CPU's best), avx2, avx512
+// (without bf16 instructions) or amx (with them). To be called before any op runs. InvalidArgument for another word,
+// FailedPrecondition where the CPU has less, or ops have run already.
+absl::Status PinInstructionSet(const std::string& isa);
 
 // Errors as from ResolveDeviceKind, and any error from setting up the device.
 absl::StatusOr<std::unique_ptr<Device>> CreateDevice(const DeviceOptions& options);

@@ -2,6 +2,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "worker/device/cpu/cpu_device.h"
+#include "worker/device/cpu/isa.h"
 #include "worker/device/device.h"
 #ifdef ZEROFLEET_CUDA
 #include "worker/device/cuda/cuda_device.h"
@@ -44,6 +45,8 @@ absl::StatusOr<std::string> ResolveDeviceKind(const std::string& kind) {
   ZF_RETURN_IF_ERROR(CheckCuda());
   return kind;
 }
+
+absl::Status PinInstructionSet(const std::string& isa) { return PinIsa(isa); }
 
 absl::StatusOr<std::unique_ptr<Device>> CreateDevice(const DeviceOptions& options) {
   if (options.threads < 1) {

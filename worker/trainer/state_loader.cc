@@ -18,6 +18,11 @@ absl::StatusOr<LoadedFrom> StateLoader::Load(const std::string& step_dir, const 
   ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, checkpoint::ReadManifest(step_dir, committed));
   ZF_RETURN_IF_ERROR(checkpoint::CheckResumable(manifest, config_, step_dir));
   ZF_RETURN_IF_ERROR(CheckData(manifest, step_dir, note));
+  if (const std::string changes = ChangesSince(manifest.environment(), arithmetic_);
+      !changes.empty() && view_.mesh.rank() == 0) {
+    note(absl::StrCat("checkpoint ", step_dir,
+                      " was computed otherwise, so numbers may differ in their last bits from ", "here on: ", changes));
+  }
   zero::TrainingState& state = view_.engine->state();
   bool kept =
       state.LoadsWhatItStores() &&

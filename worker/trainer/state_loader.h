@@ -14,6 +14,7 @@
 #include "worker/device/step_control.h"
 #include "worker/model/spec.h"
 #include "worker/trainer/data_feed.h"
+#include "worker/trainer/environment.h"
 #include "worker/trainer/snapshot.h"
 #include "worker/trainer/snapshot_store.h"
 #include "worker/trainer/snapshot_transfer.h"
@@ -30,19 +31,21 @@ enum class LoadedFrom { kStorage, kMemory };
 class StateLoader {
  public:
   StateLoader(const v1::Config& config, const model::ModelSpec& whole_model, device::Device& device,
-              const DataFeed& feed, Snapshot& saved, SnapshotStore& snapshots, ViewParts& view)
+              const DataFeed& feed, const Environment& arithmetic, Snapshot& saved, SnapshotStore& snapshots,
+              ViewParts& view)
       : config_(config),
         spec_(whole_model),
         device_(device),
         feed_(feed),
+        arithmetic_(arithmetic),
         saved_(saved),
         snapshots_(snapshots),
         view_(view) {}
 
   // This rank's part of the checkpoint that was committed to `step_dir`. Reads no shard if the snapshot of the last
   // save is all that this rank needs of it, and unchanged: `note` is called with a line if it is not, and with one on
-  // rank 0 if the data are not those of the checkpoint. FailedPrecondition for that on any rank with data.on_change:
-  // refuse, unless they only grew.
+  // rank 0 if the data, or what it computes with, are not those of the checkpoint. FailedPrecondition for that on any
+  // rank with data.on_change: refuse, unless they only grew.
   absl::StatusOr<LoadedFrom> Load(const std::string& step_dir, const checkpoint::ManifestIdentity& committed,
                                   const std::function<void(const std::string&)>& note);
   // The weights of a checkpoint, of any step and optimizer, for a run that begins at step 0: everything else is as in a
@@ -69,6 +72,7 @@ class StateLoader {
   const model::ModelSpec& spec_;
   device::Device& device_;
   const DataFeed& feed_;
+  const Environment& arithmetic_;
   Snapshot& saved_;
   SnapshotStore& snapshots_;
   ViewParts& view_;

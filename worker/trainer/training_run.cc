@@ -83,11 +83,18 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Conf
   ZF_ASSIGN_OR_RETURN(const model::ModelRun how, ModelRunOf(config));
   ZF_ASSIGN_OR_RETURN(run->model_, model::Model::Create(config.model(), how, device));
   ZF_ASSIGN_OR_RETURN(run->feed_, DataFeed::Open(config, std::move(text)));
+  ZF_ASSIGN_OR_RETURN(run->arithmetic_, ArithmeticOf(device, how.dtype));
   const double tokens =
       static_cast<double>(config.steps()) * config.batch().global_sequences() * config.model().context();
   const double flops = run->spec_.FlopsPerToken() * tokens / config.parallel().workers();
   run->peak_.emplace(device, how.dtype, PeakMeter::IsWorthCare(flops));
   return run;
+}
+
+Environment TrainingRun::environment() const {
+  Environment environment = DataOf(feed_->Fingerprint());
+  environment.MergeFrom(arithmetic_);
+  return environment;
 }
 
 std::string TrainingRun::config_digest() const { return coordinator::ConfigDigest(config_); }
@@ -148,7 +155,9 @@ absl::StatusOr<ViewDigests> TrainingRun::view_digests() const {
   return ViewDigests{.layout = Digest128(view_->layout.Describe(view_->spec)), .schedule = Digest128(text)};
 }
 
-StateLoader TrainingRun::loader() { return StateLoader(config_, spec_, device_, *feed_, saved_, *snapshots_, *view_); }
+StateLoader TrainingRun::loader() {
+  return StateLoader(config_, spec_, device_, *feed_, arithmetic_, saved_, *snapshots_, *view_);
+}
 
 absl::Status TrainingRun::Start(bool loaded, const v1::Start& start) {
   ZF_RETURN_IF_ERROR(peak_->Begin(*view_, start.in_recovery()));
@@ -320,8 +329,10 @@ absl::Status TrainingRun::Save(int64_t step, std::function<void(v1::ShardWritten
       checkpoint::StepDirectory(config_.checkpoint().dir(), step), view_->mesh.generation());
   if (view_->checkpointer->MustReserve()) ZF_RETURN_IF_ERROR(view_->engine->Finish());
   if (view_->mesh.rank() == 0) {
-    written = [written = std::move(written), data = feed_->Fingerprint()](v1::ShardWritten shard) {
+    written = [written = std::move(written), data = feed_->Fingerprint(),
+               environment = arithmetic_](v1::ShardWritten shard) {
       *shard.mutable_data() = data;
+      *shard.mutable_environment() = environment;
       written(std::move(shard));
     };
   }

@@ -22,6 +22,7 @@
 #include "worker/model/model.h"
 #include "worker/model/spec.h"
 #include "worker/trainer/data_feed.h"
+#include "worker/trainer/environment.h"
 #include "worker/trainer/metrics_sink.h"
 #include "worker/trainer/peak_search.h"
 #include "worker/trainer/save_choice.h"
@@ -52,6 +53,8 @@ class TrainingRun {
                                                               data::TextOptions text = {});
   ~TrainingRun();
   std::string config_digest() const;
+  // What it reads and computes with.
+  Environment environment() const;
   // The meter of its saves, over all views.
   std::shared_ptr<const SaveMeter> saves() const { return saves_; }
   int64_t parameters() const { return spec_.parameters(); }
@@ -148,6 +151,7 @@ class TrainingRun {
   MetricsSink& metrics_;
   std::unique_ptr<DataFeed> feed_;
   std::unique_ptr<model::Model> model_;
+  Environment arithmetic_;  // from Prepare on
   const std::shared_ptr<SnapshotStore> snapshots_;
   Snapshot saved_{zero::kSnapshotRow};
   const std::shared_ptr<SaveMeter> saves_ = std::make_shared<SaveMeter>();

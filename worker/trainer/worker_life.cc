@@ -103,6 +103,7 @@ absl::Status WorkerLife::Prepare(const v1::Config& config) {
     return absl::FailedPreconditionError(
         absl::StrCat("the configuration's device is ", config.device(), ", this worker's is ", device_->kind()));
   }
+  ZF_RETURN_IF_ERROR(device::PinInstructionSet(config.device_isa()));
   const auto stopped = [this] { return options_.stop_signal() != 0; };
   absl::StatusOr<std::unique_ptr<TrainingRun>> run =
       TrainingRun::Prepare(config, *device_, clock_, metrics_, options_.snapshots,
@@ -124,6 +125,7 @@ absl::Status WorkerLife::MeetOthers() {
   v1::Ready* ready = message.mutable_ready();
   ready->set_config_digest(run_->config_digest());
   ready->set_parameters(run_->parameters());
+  *ready->mutable_environment() = run_->environment();
   ready->set_transport_address(endpoint_->address());
   if (flight_) *ready->mutable_flight() = *std::exchange(flight_, std::nullopt);
   for (v1::SnapshotShard& shard : options_.snapshots->Held()) *ready->add_snapshots() = std::move(shard);

@@ -1,6 +1,7 @@
 // See cpu_device.h.
 #include "worker/device/cpu/cpu_device.h"
 
+#include <gnu/libc-version.h>
 #include <sys/mman.h>
 
 #include <cerrno>
@@ -12,6 +13,7 @@
 #include "base/units.h"
 #include "worker/device/cpu/cpu_stream.h"
 #include "worker/device/cpu/isa.h"
+#include "worker/device/cpu/kernels.h"
 
 namespace zerofleet::device {
 namespace {
@@ -50,6 +52,16 @@ std::string ModelName() {
 std::string CpuDevice::description() const {
   return absl::StrCat(ModelName(), ", ", IsaName(), ", ", pool_.threads(),
                       pool_.threads() == 1 ? " thread" : " threads");
+}
+
+std::vector<Fact> CpuDevice::arithmetic() const {
+  std::vector<Fact> facts = {{"instruction set", kernels::TargetName()},
+                             {"oneDNN's instruction set", PrimitiveIsaName()},
+                             {"oneDNN", PrimitiveVersion()},
+                             {"C library", gnu_get_libc_version()}};
+  // Where the sets are pinned, different processors are meant to agree.
+  if (!IsIsaPinned()) facts.push_back({"processor", ModelName()});
+  return facts;
 }
 
 absl::StatusOr<std::unique_ptr<Reservation>> CpuDevice::Reserve(int64_t bytes) {

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "worker/device/cpu/cpu_ops.h"
 #include "worker/device/cpu/thread_pool.h"
@@ -19,6 +20,7 @@ class CpuDevice : public Device {
 
   std::string kind() const override { return "cpu"; }
   std::string description() const override;
+  std::vector<Fact> arithmetic() const override;
   std::string unique_id() const override { return ""; }
   absl::StatusOr<std::unique_ptr<Reservation>> Reserve(int64_t bytes) override;
   absl::StatusOr<std::unique_ptr<Reservation>> ReserveHost(int64_t bytes) override { return Reserve(bytes); }

@@ -250,4 +250,6 @@ absl::StatusOr<std::unique_ptr<FusedAttention>> FusedAttention::Create(void* wor
   return std::make_unique<CudnnAttention>(handle, device, major, workspace, workspace_bytes);
 }
 
+int64_t CudnnVersion() { return static_cast<int64_t>(cudnnGetVersion()); }
+
 }  // namespace zerofleet::device::cuda

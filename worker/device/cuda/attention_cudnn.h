@@ -31,6 +31,9 @@ class FusedAttention {
                         Tensor dout, Tensor dqkv, float* delta) = 0;
 };
 
+// cuDNN's version as it numbers them, such as 91900; 0 in a build without it, and where the machine has none.
+int64_t CudnnVersion();
+
 }  // namespace zerofleet::device::cuda
 
 #endif  // ZEROFLEET_WORKER_DEVICE_CUDA_ATTENTION_CUDNN_H_

@@ -1,6 +1,7 @@
 // See cuda_device.h.
 #include "worker/device/cuda/cuda_device.h"
 
+#include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
 #include <cstring>
@@ -11,6 +12,7 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "base/units.h"
+#include "worker/device/cuda/attention_cudnn.h"
 #include "worker/device/cuda/cuda_status.h"
 #include "worker/device/cuda/cuda_stream.h"
 #include "worker/device/cuda/datasheet.h"
@@ -161,6 +163,18 @@ CudaDevice::CudaDevice(int ordinal, std::string name, std::string unique_id, std
       ops_(std::move(ops)),
       pinned_(std::make_shared<PinnedMemory>(ordinal)),
       host_(threads) {}
+
+std::vector<Fact> CudaDevice::arithmetic() const {
+  int driver = 0;
+  cudaDriverGetVersion(&driver);
+  std::vector<Fact> facts = {{"GPU", name_},
+                             {"CUDA driver", VersionText(driver)},
+                             {"cuBLASLt", absl::StrCat(cublasLtGetVersion())},
+                             {"cuDNN", absl::StrCat(CudnnVersion())}};
+  // The host's, for optimizers that are offloaded and for sums.
+  for (Fact& fact : host_.arithmetic()) facts.push_back(std::move(fact));
+  return facts;
+}
 
 CudaDevice::~CudaDevice() {
   cudaSetDevice(ordinal_);  // for what the ops release

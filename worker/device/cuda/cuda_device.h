@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "worker/device/cpu/cpu_device.h"
 #include "worker/device/cuda/cuda_ops.h"
@@ -25,6 +26,7 @@ class CudaDevice : public Device {
 
   std::string kind() const override { return "cuda"; }
   std::string description() const override { return description_; }
+  std::vector<Fact> arithmetic() const override;
   std::string unique_id() const override { return unique_id_; }
   absl::StatusOr<std::unique_ptr<Reservation>> Reserve(int64_t bytes) override;
   absl::StatusOr<std::unique_ptr<Reservation>> ReserveHost(int64_t bytes) override;

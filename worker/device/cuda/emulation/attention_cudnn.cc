@@ -7,4 +7,6 @@ absl::StatusOr<std::unique_ptr<FusedAttention>> FusedAttention::Create(void*, in
   return absl::UnimplementedError("this build runs kernels on the host, without cuDNN");
 }
 
+int64_t CudnnVersion() { return 0; }
+
 }  // namespace zerofleet::device::cuda

@@ -301,6 +301,8 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
   return handle == nullptr ? CUBLAS_STATUS_NOT_INITIALIZED : CUBLAS_STATUS_SUCCESS;
 }
 
+size_t cublasLtGetVersion(void) { return CUBLAS_VERSION; }
+
 const char* cublasLtGetStatusName(cublasStatus_t status) {
   switch (status) {
     case CUBLAS_STATUS_SUCCESS: return "CUBLAS_STATUS_SUCCESS";

@@ -28,6 +28,8 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
   ZF_PASS_ON(CublasLt, cublasLtDestroy, CUBLAS_STATUS_NOT_INITIALIZED, handle);
 }
 
+size_t cublasLtGetVersion(void) { ZF_PASS_ON(CublasLt, cublasLtGetVersion, 0); }
+
 const char* cublasLtGetStatusName(cublasStatus_t status) {
   ZF_PASS_ON(CublasLt, cublasLtGetStatusName, "unnamed", status);
 }
