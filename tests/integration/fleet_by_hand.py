@@ -77,7 +77,8 @@ class FleetByHand(fleet.FleetTest):
         for said in [err] + [end[2] for end in ends]:
             self.assertRegex(said, refusal)
         for setting, limit in {"device_isa": "avx2", "agreement": "warn"}.items():
-            coordinator, address = self.coordinator(self.config(steps=2, **{setting: limit}, checkpoint={"dir": str(self.work / setting)}))
+            coordinator, address = self.coordinator(
+                self.config(steps=2, **{setting: limit}, checkpoint={"dir": str(self.work / setting)}), "--resume", "none")
             older = "AVX2" if setting == "device_isa" else "AVX"
             ends = [self.finish(worker) for worker in [self.worker(address), self.worker(address, env={"ONEDNN_MAX_CPU_ISA": older})]]
             code, out, err = self.finish(coordinator)
