@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "coordinator/batch_shares.h"
 #include "worker/checkpoint/catalog.h"
 #include "worker/checkpoint/same_model.h"
 #include "worker/checkpoint/shard_reader.h"
@@ -18,11 +19,7 @@ absl::StatusOr<LoadedFrom> StateLoader::Load(const std::string& step_dir, const 
   ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, checkpoint::ReadManifest(step_dir, committed));
   ZF_RETURN_IF_ERROR(checkpoint::CheckResumable(manifest, config_, step_dir));
   ZF_RETURN_IF_ERROR(CheckData(manifest, step_dir, note));
-  if (const std::string changes = ChangesSince(manifest.environment(), arithmetic_);
-      !changes.empty() && view_.mesh.rank() == 0) {
-    note(absl::StrCat("checkpoint ", step_dir,
-                      " was computed otherwise, so numbers may differ in their last bits from ", "here on: ", changes));
-  }
+  NoteOtherBits(manifest, step_dir, note);
   zero::TrainingState& state = view_.engine->state();
   bool kept =
       state.LoadsWhatItStores() &&
@@ -55,6 +52,23 @@ absl::Status StateLoader::CheckData(const v1::CheckpointManifest& manifest, cons
   }
   if (view_.mesh.rank() == 0) note(text);
   return absl::OkStatus();
+}
+
+void StateLoader::NoteOtherBits(const v1::CheckpointManifest& manifest, const std::string& step_dir,
+                                const std::function<void(const std::string&)>& note) const {
+  if (view_.mesh.rank() != 0) return;
+  std::string changes = ChangesSince(manifest.environment(), arithmetic_);
+  const v1::Config& before = manifest.config();
+  if (manifest.step() > 0 && coordinator::SumsInSampleOrder(before) && coordinator::SumsInSampleOrder(config_)) {
+    const auto compare = [&changes](const char* key, int64_t earlier, int64_t now) {
+      if (earlier != now) absl::StrAppend(&changes, changes.empty() ? "" : ", ", key, " ", now, ", was ", earlier);
+    };
+    compare("batch.micro_sequences", before.batch().micro_sequences(), config_.batch().micro_sequences());
+    compare("parallel.tensor", before.parallel().tensor(), config_.parallel().tensor());
+  }
+  if (changes.empty()) return;
+  note(absl::StrCat("checkpoint ", step_dir,
+                    " was computed otherwise, so numbers may differ in their last bits from here on: ", changes));
 }
 
 absl::Status StateLoader::Restore(const v1::SnapshotId& snapshot) {

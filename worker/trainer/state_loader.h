@@ -63,6 +63,10 @@ class StateLoader {
   // Every rank compares what it reads itself.
   absl::Status CheckData(const v1::CheckpointManifest& manifest, const std::string& step_dir,
                          const std::function<void(const std::string&)>& note) const;
+  // Rank 0 says what decides bits and is another than when the checkpoint was written: what it computes with and, in
+  // the order of samples, what a micro-batch is and how the model is divided.
+  void NoteOtherBits(const v1::CheckpointManifest& manifest, const std::string& step_dir,
+                     const std::function<void(const std::string&)>& note) const;
   // Without the optimizer's states, the checkpoint's, those are as at step 0.
   absl::Status ReadShards(const std::string& step_dir, const v1::CheckpointManifest& manifest, bool with_states);
   // The counts of a checkpoint of another precision are kept; the loss scale then starts anew.

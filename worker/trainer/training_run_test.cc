@@ -27,6 +27,8 @@
 namespace zerofleet::trainer {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 constexpr int64_t kLeftAfter = 3, kSteps = 6;
@@ -361,6 +363,38 @@ TEST_F(TrainingRunTest, OtherDataAreToldOrRefused) {
   changed.mutable_data()->set_train(0, JoinPath(directory_, "text.txt"));
   for (const absl::Status& status : load(changed, notes)) EXPECT_TRUE(status.ok()) << status;
   EXPECT_THAT(notes[0], HasSubstr("text.txt has grown from 4000 to 4004 bytes"));
+}
+
+// What decides bits besides the data: rank 0 says what is another than the checkpoint's.
+TEST_F(TrainingRunTest, OtherArithmeticIsTold) {
+  v1::Config config = Config(2);
+  config.mutable_reduce()->set_order("samples");
+  Worker a(config), b(config);
+  const std::string path = TrainAndSave({&a, &b});
+  const auto note = [&](const v1::Config& with) {
+    std::vector<std::string> notes(2);
+    Worker c(with), d(with);
+    InOneView({&c, &d}, [&](TrainingRun& run) {
+      ZF_CHECK(run.loader()
+                   .Load(path, Committed(path),
+                         [&, rank = run.mesh().rank()](const std::string& line) { notes[rank] = line; })
+                   .ok());
+    });
+    EXPECT_EQ(notes[1], "");
+    return notes[0];
+  };
+  EXPECT_EQ(note(config), "");
+  v1::CheckpointManifest manifest = *checkpoint::ReadManifest(path);
+  manifest.add_environment()->set_name("oneDNN");
+  manifest.mutable_environment(0)->set_value("0.1");
+  ASSERT_TRUE(WriteFileAtomically(JoinPath(path, checkpoint::kManifestName), checkpoint::ManifestText(manifest)).ok());
+  v1::Config other = config;
+  other.mutable_batch()->set_micro_sequences(1);
+  EXPECT_THAT(note(other), AllOf(HasSubstr("numbers may differ in their last bits from here on: oneDNN "),
+                                 HasSubstr(", was 0.1, batch.micro_sequences 1, was 2")));
+  // In the order of ranks nothing is promised of that.
+  other.mutable_reduce()->set_order("ranks");
+  EXPECT_THAT(note(other), EndsWith(", was 0.1"));
 }
 
 // A bit of what was saved changes in memory: whoever has it reads its file instead, and says so.
