@@ -43,8 +43,8 @@ v1::PartitionStatus PartitionStatusOf(const PartitionMap& partition, const std::
     for (const StateVector& state : states) {
       v1::StateBytes& entry = *part.add_states();
       entry.set_name(state.name);
-      entry.set_bytes(state.element_bytes *
-                      (state.split ? partition.TotalShardElements() : partition.TotalPaddedElements()));
+      const int64_t shard = state.of_frozen ? partition.TotalShardElements() : partition.TrainedShardElements();
+      entry.set_bytes(state.element_bytes * shard * (state.split ? 1 : partition.world_size()));
     }
   }
   return status;

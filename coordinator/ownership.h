@@ -17,6 +17,7 @@ struct StateVector {
   std::string name;  // parameters | gradients | master, exp_avg, ...
   int64_t element_bytes = 0;
   bool split = false;
+  bool of_frozen = false;  // units that are frozen have it, too
 };
 
 // Between ranges and their message.

@@ -20,6 +20,8 @@ PartitionMap::PartitionMap(std::vector<UnitExtent> units, int world_size)
     expected = units_[u].flat_end;
     shard_offset_.push_back(total_shard_);
     total_shard_ += ShardElements(u);
+    trained_offset_.push_back(trained_shard_);
+    if (!units_[u].frozen) trained_shard_ += ShardElements(u);
   }
 }
 
@@ -28,6 +30,12 @@ int64_t PartitionMap::PaddedElements(int unit) const {
 }
 
 int64_t PartitionMap::TotalElements() const { return units_.empty() ? 0 : units_.back().flat_end; }
+
+int64_t PartitionMap::TrainedElements() const {
+  int64_t elements = 0;
+  for (const UnitExtent& unit : units_) elements += unit.frozen ? 0 : unit.elements();
+  return elements;
+}
 
 PlacedRange PartitionMap::Owned(int unit, int rank) const {
   const UnitExtent& extent = units_[unit];
@@ -41,7 +49,7 @@ std::vector<PlacedRange> PartitionMap::StoredRanges(int rank) const {
   int64_t offset = 0;
   for (int u = 0; u < unit_count(); ++u) {
     PlacedRange owned = Owned(u, rank);
-    if (owned.elements() == 0) continue;
+    if (owned.elements() == 0 || units_[u].frozen) continue;
     ranges.push_back({owned.flat_begin, owned.flat_end, offset});
     offset += owned.elements();
   }
@@ -51,7 +59,7 @@ std::vector<PlacedRange> PartitionMap::StoredRanges(int rank) const {
 std::string PartitionMap::Describe() const {
   std::string text = absl::StrCat("ranks ", world_size_, " alignment ", kShardAlignment, "\n");
   for (const UnitExtent& unit : units_)
-    absl::StrAppend(&text, unit.name, " ", unit.flat_begin, " ", unit.flat_end, "\n");
+    absl::StrAppend(&text, unit.name, " ", unit.flat_begin, " ", unit.flat_end, unit.frozen ? " frozen\n" : "\n");
   return text;
 }
 

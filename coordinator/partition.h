@@ -18,6 +18,7 @@ inline constexpr int64_t kShardAlignment = 32;  // elements; 64 bytes of bf16
 struct UnitExtent {
   std::string name;
   int64_t flat_begin, flat_end;
+  bool frozen = false;  // its parameters do not change: it has neither gradients nor optimizer states
   int64_t elements() const { return flat_end - flat_begin; }
 };
 
@@ -44,9 +45,16 @@ class PartitionMap {
   int64_t TotalElements() const;                                       // without padding
   int64_t ShardOffset(int unit) const { return shard_offset_[unit]; }  // in a rank's concatenated shards
 
+  // The same of the units that are not frozen: what gradients and optimizer states are vectors of.
+  int64_t TrainedShardElements() const { return trained_shard_; }
+  int64_t TrainedPaddedElements() const { return trained_shard_ * world_size_; }
+  int64_t TrainedElements() const;
+  int64_t TrainedShardOffset(int unit) const { return trained_offset_[unit]; }  // of a frozen unit no place
+
   // The unpadded flat range that `rank` owns of `unit`; may be empty.
   PlacedRange Owned(int unit, int rank) const;
-  // All that `rank` owns, non-empty, ascending; offsets are places in its stored vector, which has no padding.
+  // All that `rank` owns of units that are not frozen, non-empty, ascending; offsets are places in its stored vector,
+  // which has no padding.
   std::vector<PlacedRange> StoredRanges(int rank) const;
 
   // Text that is equal exactly when two maps are.
@@ -55,8 +63,8 @@ class PartitionMap {
  private:
   std::vector<UnitExtent> units_;
   int world_size_;
-  std::vector<int64_t> shard_offset_;
-  int64_t total_shard_ = 0;
+  std::vector<int64_t> shard_offset_, trained_offset_;
+  int64_t total_shard_ = 0, trained_shard_ = 0;
 };
 
 }  // namespace zerofleet::coordinator

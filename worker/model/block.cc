@@ -77,7 +77,7 @@ absl::Status Block::Backward(const UnitPass& pass, bool again) const {
   for (size_t branch = branches_.size() - 1; branch-- > 0;) {
     ZF_RETURN_IF_ERROR(BranchBackward(pass, branches_[branch], branches_[branch + 1], again));
   }
-  if (declared_.norm_sums() == 0) return absl::OkStatus();
+  if (declared_.norm_sums() == 0 || pass.dw == nullptr) return absl::OkStatus();
   ZF_RETURN_IF_ERROR(SumNormGradients(pass, declared_.norm_sums()));
   for (const std::unique_ptr<Layer>& layer : layers_) ZF_RETURN_IF_ERROR(layer->AddNormGradient(pass));
   return absl::OkStatus();

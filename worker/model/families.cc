@@ -103,7 +103,8 @@ absl::StatusOr<ModelSpec> ModelSpec::Create(const v1::ModelConfig& config, const
   ZF_RETURN_IF_ERROR(CheckSizes(config));
   ZF_ASSIGN_OR_RETURN(const ModelFamily* family, FindModelFamily(config.family()));
   if (part.count > 1) ZF_RETURN_IF_ERROR(Annotate(CheckParts(config, part.count), "parallel.tensor"));
-  ModelSpec spec(part);
+  const std::string prefix(family->hugging_face.prefix);
+  ModelSpec spec(part, prefix);
   spec.layers_ = config.layers();
   const Sizes sizes(config);
   if (family->rotary() && sizes.frequencies.empty()) {
@@ -111,7 +112,6 @@ absl::StatusOr<ModelSpec> ModelSpec::Create(const v1::ModelConfig& config, const
   }
   spec.tied_ = family->rows.head.Tied(sizes);
   const DeclaredUnits units = DeclareUnits(family->rows, sizes);
-  const std::string prefix(family->hugging_face.prefix);
   spec.AddUnit(kEmbeddingUnit, UnitKind::kEmbedding, prefix, units.embedding.tensors());
   for (int64_t layer = 0; layer < config.layers(); ++layer) {
     spec.AddUnit(BlockUnit(layer), UnitKind::kBlock,

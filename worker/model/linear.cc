@@ -55,6 +55,7 @@ absl::Status Linear::ForwardIntoStream(const UnitPass& pass, device::Tensor x, d
 }
 
 absl::Status Linear::BackwardWeight(const UnitPass& pass, device::Tensor dy, device::Tensor x) const {
+  if (pass.dw == nullptr) return absl::OkStatus();
   device::LinearBackwardWeightArguments product{.m = pass.pass.m(), .n = product_.n, .k = product_.k, .dy = dy, .x = x};
   float* const whole = pass.dw->whole();
   if (whole == nullptr) return WeightInBands(pass, product);

@@ -26,7 +26,7 @@ class Linear {
   absl::Status ForwardIntoStream(const UnitPass& pass, device::Tensor x, device::Tensor residual,
                                  device::Tensor sum) const;
 
-  // To the gradient of weight and bias: dy^T x, and the sums of dy.
+  // To the gradient of weight and bias, unless they are frozen: dy^T x, and the sums of dy.
   absl::Status BackwardWeight(const UnitPass& pass, device::Tensor dy, device::Tensor x) const;
   // The gradient of x, where it is taken; returns that place.
   device::Tensor BackwardInput(const UnitPass& pass, device::Tensor dy, const Layer::GradientPlace& takes) const;

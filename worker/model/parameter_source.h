@@ -22,6 +22,8 @@ class ParameterSource {
   virtual absl::StatusOr<device::Tensor> Acquire(int unit) = 0;
   virtual void Release(int unit) = 0;
 
+  // Whether the unit's gradient is wanted: a frozen one's is neither asked for nor delivered.
+  virtual bool Trains(int /*unit*/) const { return true; }
   // Where the unit's gradient is summed, fp32, whole unit; the first call of a micro-batch makes it fit to add to.
   virtual absl::StatusOr<float*> Gradient(int unit) = 0;
   // The unit's gradient of this micro-batch is complete.

@@ -3,14 +3,38 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 #include <utility>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 #include "base/check.h"
 
 namespace zerofleet::model {
 namespace {
 
 constexpr double kInitDeviation = 0.02;
+
+// Whether `name` is `pattern`, in which * stands for any characters, or none.
+bool Fits(std::string_view name, std::string_view pattern) {
+  size_t star = std::string_view::npos, tried = 0, n = 0, p = 0;
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      tried = n;
+    } else if (p < pattern.size() && pattern[p] == name[n]) {
+      ++p;
+      ++n;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      n = ++tried;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == std::string_view::npos;
+}
+
 }  // namespace
 
 double ModelSpec::Deviation(Init init) const {
@@ -20,6 +44,30 @@ double ModelSpec::Deviation(Init init) const {
 
 int ModelSpec::FirstGradientOf(int unit) const {
   return tied_ && unit_kinds_[unit] == UnitKind::kEmbedding ? static_cast<int>(units_.size()) - 1 : unit;
+}
+
+absl::Status ModelSpec::Freeze(const std::vector<std::string>& patterns) {
+  for (const std::string& pattern : patterns) {
+    bool fits = false;
+    for (TensorSpec& tensor : tensors_) {
+      const std::string_view name = tensor.name;
+      const bool prefixed = name.starts_with(prefix_);
+      if (!Fits(name, pattern) && !(prefixed && Fits(name.substr(prefix_.size()), pattern))) continue;
+      tensor.frozen = fits = true;
+    }
+    if (fits) continue;
+    return absl::InvalidArgumentError(absl::StrCat("model.freeze: \"", absl::CHexEscape(pattern),
+                                                   "\" fits no tensor; they are named such as ", tensors_.front().name,
+                                                   " and ", tensors_[tensors_.size() / 2].name));
+  }
+  bool trains = false;
+  for (size_t u = 0; u < units_.size(); ++u) {
+    units_[u].frozen = std::all_of(tensors_.begin(), tensors_.end(), [u](const TensorSpec& tensor) {
+      return tensor.frozen || tensor.unit != static_cast<int>(u);
+    });
+    trains |= !units_[u].frozen;
+  }
+  return trains ? absl::OkStatus() : absl::InvalidArgumentError("model.freeze: leaves no tensor to train");
 }
 
 void ModelSpec::AddUnit(std::string name, UnitKind kind, const std::string& prefix,

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -34,7 +35,8 @@ struct TensorSpec {
   int64_t whole_begin;
   std::vector<int64_t> whole_shape;
   Cut cut;
-  bool projects;  // the weight of a block's product
+  bool projects;        // the weight of a block's product
+  bool frozen = false;  // no update changes it
 };
 
 enum class UnitKind : uint8_t { kEmbedding, kBlock, kHead };
@@ -55,9 +57,18 @@ class ModelSpec {
   int64_t parameters() const { return tensors_.back().flat_end; }
   // The kind of each unit. Units of one kind are neighbours, and equal in shape.
   const std::vector<UnitKind>& unit_kinds() const { return unit_kinds_; }
+  // How many units a pass goes through in the order of the forward; they come first.
+  int passed_units() const { return static_cast<int>(units_.size()); }
+  // The one of them in whose backward a unit's gradient is made.
+  int PassedWith(int unit) const { return unit; }
   // The unit whose backward is the first to add to this one's gradient: its own, but of an embedding that makes the
   // logits too.
   int FirstGradientOf(int unit) const;
+
+  // Freezes the tensors whose names fit one of `patterns`, in which * stands for any characters, with the family's
+  // prefix or without; a unit all of whose tensors are frozen is frozen (coordinator::UnitExtent). InvalidArgument,
+  // naming the pattern, if it fits none, or if nothing is left to train.
+  absl::Status Freeze(const std::vector<std::string>& patterns);
 
   const ModelPart& part() const { return part_; }
   int64_t whole_parameters() const { return whole_parameters_; }
@@ -74,13 +85,14 @@ class ModelSpec {
   double Deviation(Init init) const;
 
  private:
-  explicit ModelSpec(const ModelPart& part) : part_(part) {}
+  ModelSpec(const ModelPart& part, std::string prefix) : part_(part), prefix_(std::move(prefix)) {}
 
   // Units in order, tensors in order within the last one.
   void AddUnit(std::string name, UnitKind kind, const std::string& prefix, const std::vector<DeclaredTensor>& tensors);
   void AddTensor(std::string name, const DeclaredTensor& tensor);
 
   ModelPart part_;
+  std::string prefix_;  // of the family's names
   std::vector<TensorSpec> tensors_;
   std::vector<coordinator::UnitExtent> units_;
   std::vector<UnitKind> unit_kinds_;

@@ -2,6 +2,7 @@
 #include "worker/model/transformer.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "absl/cleanup/cleanup.h"
 #include "base/check.h"
@@ -125,8 +126,9 @@ absl::Status Transformer::RunHead(Run& run, HeadLayer::Loss& loss) {
   const UnitPass at{run.pass, name, w};
   ZF_RETURN_IF_ERROR(head_.Forward(at, loss));
   ZF_ASSIGN_OR_RETURN(loss.output, AcquireOutput(run, w));
-  if (loss.backward && !loss.in_bands) {
-    ZF_ASSIGN_OR_RETURN(float* const gradient, run.parameters.Gradient(tied() ? embedding_unit() : head_unit()));
+  const int output_unit = tied() ? embedding_unit() : head_unit();
+  if (loss.backward && !loss.in_bands && run.parameters.Trains(output_unit)) {
+    ZF_ASSIGN_OR_RETURN(float* const gradient, run.parameters.Gradient(output_unit));
     loss.doutput = gradient + (tied() ? embedding_.tokens_at() : head_.output_at());
   }
   ZF_RETURN_IF_ERROR(head_.ComputeLoss(at, loss));
@@ -143,12 +145,13 @@ absl::StatusOr<device::Tensor> Transformer::AcquireOutput(Run& run, device::Tens
 }
 
 absl::Status Transformer::HeadBackward(Run& run, UnitPass at, const HeadLayer::Loss& loss) {
-  ZF_ASSIGN_OR_RETURN(const UnitGradient dw, UnitGradient::Begin(head_unit(), run.parameters, run.bands));
-  at.dw = &dw;
-  if (!tied() && loss.in_bands) ZF_RETURN_IF_ERROR(head_.OutputInBands(at, loss));
+  ZF_ASSIGN_OR_RETURN(const std::optional<UnitGradient> dw,
+                      UnitGradient::Begin(head_unit(), run.parameters, run.bands));
+  at.dw = dw ? &*dw : nullptr;
+  if (dw && !tied() && loss.in_bands) ZF_RETURN_IF_ERROR(head_.OutputInBands(at, loss));
   ZF_RETURN_IF_ERROR(head_.Backward(at));
   run.parameters.Release(head_unit());
-  return dw.End();
+  return dw ? dw->End() : absl::OkStatus();
 }
 
 absl::Status Transformer::RecomputeSegment(Run& run, int64_t last) {
@@ -163,32 +166,40 @@ absl::Status Transformer::RecomputeSegment(Run& run, int64_t last) {
 absl::Status Transformer::BlockBackward(Run& run, int64_t layer) {
   const std::string name = BlockUnit(layer);
   ZF_ASSIGN_OR_RETURN(const device::Tensor w, run.parameters.Acquire(block_unit(layer)));
-  ZF_ASSIGN_OR_RETURN(const UnitGradient dw, UnitGradient::Begin(block_unit(layer), run.parameters, run.bands));
+  ZF_ASSIGN_OR_RETURN(const std::optional<UnitGradient> dw,
+                      UnitGradient::Begin(block_unit(layer), run.parameters, run.bands));
   UnitPass at = AtBlock(run, layer, name, w);
-  at.dw = &dw;
+  at.dw = dw ? &*dw : nullptr;
   if (segments_.EndsRecomputed(layer)) ZF_RETURN_IF_ERROR(block_.ForwardWithin(at));
   ZF_RETURN_IF_ERROR(block_.Backward(at, checkpointing_.selective));
   run.parameters.Release(block_unit(layer));
-  return dw.End();
+  return dw ? dw->End() : absl::OkStatus();
 }
 
 // Where the head is tied to it, the gradient of the logits is in its sums already.
 absl::Status Transformer::EmbeddingBackward(Run& run, const HeadLayer::Loss& loss) {
   if (loss.in_bands) return EmbeddingInBands(run, loss);
   const std::string name = kEmbeddingUnit;
-  ZF_ASSIGN_OR_RETURN(const UnitGradient dw, UnitGradient::Begin(embedding_unit(), run.parameters, run.bands));
+  ZF_ASSIGN_OR_RETURN(const std::optional<UnitGradient> dw,
+                      UnitGradient::Begin(embedding_unit(), run.parameters, run.bands));
+  if (!dw) return absl::OkStatus();
   UnitPass at{run.pass, name, /*w=*/{}};
-  at.dw = &dw;
+  at.dw = &*dw;
   ZF_RETURN_IF_ERROR(embedding_.Backward(at));
-  return dw.End();
+  return dw->End();
 }
 
 // In each row the same order as in one piece: the tokens' logits, then the tokens of the lookup.
 absl::Status Transformer::EmbeddingInBands(Run& run, const HeadLayer::Loss& loss) {
   const std::string name = kEmbeddingUnit;
-  ZF_ASSIGN_OR_RETURN(const UnitGradient dw, UnitGradient::Begin(embedding_unit(), run.parameters, run.bands));
+  ZF_ASSIGN_OR_RETURN(const std::optional<UnitGradient> dw,
+                      UnitGradient::Begin(embedding_unit(), run.parameters, run.bands));
+  if (!dw) {
+    if (tied()) run.parameters.Release(embedding_unit());
+    return absl::OkStatus();
+  }
   UnitPass at{run.pass, name, /*w=*/{}};
-  at.dw = &dw;
+  at.dw = &*dw;
   ZF_ASSIGN_OR_RETURN(const device::Tensor dx, run.pass.WholeGradient(name));
   EmbeddingLayer::AddToBand of_head;
   if (tied()) of_head = [&](const device::RowBand& rows, float* band) { head_.AddToBand(run.pass, loss, rows, band); };

@@ -21,13 +21,15 @@ int64_t BandMemory::ProductRows(int64_t rows, int64_t columns) const {
 
 int64_t BandMemory::Rows(int64_t columns) const { return bytes_ / device::DTypeBytes(device::DType::kF32) / columns; }
 
-absl::StatusOr<UnitGradient> UnitGradient::Begin(int unit, ParameterSource& parameters, const BandMemory& bands) {
+absl::StatusOr<std::optional<UnitGradient>> UnitGradient::Begin(int unit, ParameterSource& parameters,
+                                                                const BandMemory& bands) {
+  if (!parameters.Trains(unit)) return std::optional<UnitGradient>();
   if (parameters.TakesBands()) {
     ZF_CHECK(bands.memory() != nullptr);
-    return UnitGradient(unit, nullptr, parameters, bands);
+    return std::optional<UnitGradient>(UnitGradient(unit, nullptr, parameters, bands));
   }
   ZF_ASSIGN_OR_RETURN(float* const whole, parameters.Gradient(unit));
-  return UnitGradient(unit, whole, parameters, bands);
+  return std::optional<UnitGradient>(UnitGradient(unit, whole, parameters, bands));
 }
 
 absl::Status UnitGradient::End() const {

@@ -6,6 +6,7 @@
 #define ZEROFLEET_WORKER_MODEL_UNIT_GRADIENT_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "worker/device/ops.h"
@@ -36,8 +37,9 @@ class BandMemory {
 
 class UnitGradient {
  public:
-  // Errors as from ParameterSource::Gradient.
-  static absl::StatusOr<UnitGradient> Begin(int unit, ParameterSource& parameters, const BandMemory& bands);
+  // None of a unit that is frozen. Errors as from ParameterSource::Gradient.
+  static absl::StatusOr<std::optional<UnitGradient>> Begin(int unit, ParameterSource& parameters,
+                                                           const BandMemory& bands);
   absl::Status End() const;
 
   // Null where it leaves in bands.

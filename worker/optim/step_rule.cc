@@ -10,10 +10,11 @@ std::vector<device::DecaySegment> DecaySegments(const model::ModelSpec& spec, in
   for (const model::TensorSpec& tensor : spec.tensors()) {
     int64_t from = std::max(begin, tensor.flat_begin), to = std::min(end, tensor.flat_end);
     if (from >= to) continue;
-    if (!segments.empty() && segments.back().decay == tensor.decay) {
+    const bool decays = tensor.decay && !tensor.frozen;
+    if (!segments.empty() && segments.back().decay == decays) {
       segments.back().count += to - from;
     } else {
-      segments.push_back({from - begin, to - from, tensor.decay});
+      segments.push_back({from - begin, to - from, decays});
     }
   }
   return segments;

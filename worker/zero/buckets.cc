@@ -43,8 +43,8 @@ absl::Status GradientBuckets::Add(int unit, int64_t begin, int64_t count, const 
     values += taken;
     if (bucket.filled == layout_.bucket_elements()) Send(bucket);
   }
-  if (added_ < layout_.partition().TotalElements()) return absl::OkStatus();
-  ZF_CHECK(added_ == layout_.partition().TotalElements());
+  if (added_ < layout_.partition().TrainedElements()) return absl::OkStatus();
+  ZF_CHECK(added_ == layout_.partition().TrainedElements());
   added_ = 0;
   if (buckets_[filling_].filled > 0 && !buckets_[filling_].sent) Send(buckets_[filling_]);
   return absl::OkStatus();
@@ -86,7 +86,7 @@ void GradientBuckets::TakeOwned(const Bucket& bucket, const Piece& piece) {
   const int64_t begin = std::max(piece.begin, own), end = std::min(piece.begin + piece.count, own + shard);
   if (begin >= end) return;
   const device::Tensor from = bucket.sums.Offset(piece.at + begin - piece.begin);
-  const device::Tensor to = resting_.Offset(layout_.ShardOffset(piece.unit, /*split=*/true) + begin - own);
+  const device::Tensor to = resting_.Offset(layout_.TrainedShardOffset(piece.unit, /*split=*/true) + begin - own);
   if (bucket.micro_batch == 0) return parts_.ops().Convert(parts_.stream, end - begin, from, to);
   parts_.ops().Accumulate(parts_.stream, end - begin, from, static_cast<float*>(to.data));
 }

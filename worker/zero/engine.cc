@@ -85,11 +85,26 @@ absl::Status ZeroEngine::GatherLoadedState() {
   const coordinator::PartitionMap& units = parts_.layout.partition();
   for (const device::Tensor& vector : state().vectors()) {
     for (int u = 0; u < parts_.layout.units(); ++u) {
-      const device::Tensor whole = vector.Offset(parts_.layout.UnitOffset(u));
+      if (parts_.layout.frozen(u)) continue;
+      const device::Tensor whole = vector.Offset(parts_.layout.TrainedUnitOffset(u));
       ZF_RETURN_IF_ERROR(
           parts_.communicator.AllGather({}, whole, units.PaddedElements(u), units.unit(u).name, parts_.stream.Record())
               .Wait());
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ZeroEngine::TakeFrozen(int64_t offset, std::span<const float> values) {
+  const auto most = static_cast<size_t>(parts_.model.ScratchBytes()) / sizeof(float);
+  while (!values.empty()) {
+    const std::span<const float> piece = values.first(std::min(values.size(), most));
+    const auto count = static_cast<int64_t>(piece.size());
+    parts_.device.Copy(parts_.stream, scratch_, piece.data(), static_cast<int64_t>(piece.size_bytes()));
+    parts_.ops().Convert(parts_.stream, count, {scratch_, device::DType::kF32}, gatherer_->resting().Offset(offset));
+    ZF_RETURN_IF_ERROR(parts_.stream.Synchronize());
+    values = values.subspan(piece.size());
+    offset += count;
   }
   return absl::OkStatus();
 }
@@ -248,14 +263,28 @@ absl::Status ZeroEngine::RunMicroBatch(int number, int64_t micro, const MicroBat
 }
 
 absl::Status ZeroEngine::DeliverGradient(int unit) {
-  ZF_ASSIGN_OR_RETURN(const bool counts, guard_->Delivers(parts_.layout.partition().unit(unit).elements(),
-                                                          [&] { return reducer_->Gradient(unit); }));
+  const int64_t elements = parts_.layout.partition().unit(unit).elements();
+  if (!parts_.layout.Held(unit).empty()) {
+    ZF_ASSIGN_OR_RETURN(float* const gradient, reducer_->Gradient(unit));
+    ZeroHeld(unit, 0, elements, gradient);
+  }
+  ZF_ASSIGN_OR_RETURN(const bool counts, guard_->Delivers(elements, [&] { return reducer_->Gradient(unit); }));
   return counts ? reducer_->Deliver(unit) : absl::OkStatus();
 }
 
 absl::Status ZeroEngine::DeliverBand(int unit, int64_t begin, int64_t count, const float* values) {
+  // The values lie in this engine's memory of bands.
+  ZeroHeld(unit, begin, count, const_cast<float*>(values));
   ZF_ASSIGN_OR_RETURN(const bool counts, guard_->Delivers(count, [&] { return values; }));
   return counts ? reducer_->DeliverBand(unit, begin, count, values) : absl::OkStatus();
+}
+
+void ZeroEngine::ZeroHeld(int unit, int64_t begin, int64_t count, float* gradient) {
+  for (const ZeroLayout::HeldRange& held : parts_.layout.Held(unit)) {
+    const int64_t from = std::max(begin, held.begin), to = std::min(begin + count, held.begin + held.elements);
+    if (from >= to) continue;
+    parts_.ops().Zero(parts_.stream, gradient + (from - begin), (to - from) * static_cast<int64_t>(sizeof(float)));
+  }
 }
 
 device::StepRule ZeroEngine::RuleOf(const StepInput& input) const {

@@ -10,6 +10,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -75,6 +76,9 @@ class ZeroEngine : private model::ParameterSource {
   // Before the latter, where every rank has loaded what it stores and the stage keeps more than that: the rest, from
   // the ranks that own it.
   absl::Status GatherLoadedState();
+  // Before either: parameters that rest with this rank of units that are frozen, `values` for `offset` on
+  // (ZeroLayout::RestingParameters). Without it they are Initialize's.
+  absl::Status TakeFrozen(int64_t offset, std::span<const float> values);
 
   // A step, and with `passes` an evaluation, that changes nothing: every op runs once with no collective in flight, and
   // every collective with no op behind it. A GPU's driver loads a kernel at its first launch and may wait for the
@@ -119,6 +123,7 @@ class ZeroEngine : private model::ParameterSource {
 
   absl::StatusOr<device::Tensor> Acquire(int unit) override;
   void Release(int unit) override;
+  bool Trains(int unit) const override { return !parts_.layout.frozen(unit); }
   absl::StatusOr<float*> Gradient(int unit) override;
   absl::Status DeliverGradient(int unit) override;
   bool TakesBands() const override { return parts_.layout.gradients_in_bands(); }
@@ -136,6 +141,8 @@ class ZeroEngine : private model::ParameterSource {
   absl::Status GradientAtRest(int unit, device::Tensor shard);
   absl::Status UpdateAndPublish(bool delayed);
   absl::Status FinishUnits(int end);
+  // Elements [begin, begin + count) of a unit's gradient: those of tensors that are frozen in it become 0.
+  void ZeroHeld(int unit, int64_t begin, int64_t count, float* gradient);
   void SetWarmingUp(bool warming_up);
   void MakeRestingParameters(uint64_t seed);
 

@@ -65,7 +65,8 @@ struct FleetSetup {
   Fault fault = {};
   int tensor = 1;  // ranks of a tensor group
   bool sequence = false;
-  bool rows_apart = false;  // no buffer shares memory with another
+  std::vector<std::string> freeze = {};  // patterns of tensors (ModelSpec::Freeze)
+  bool rows_apart = false;               // no buffer shares memory with another
   // Another device for each rank than CreateDevice's, and another group than threads of one process.
   std::function<std::unique_ptr<device::Device>(int rank)> make_device = nullptr;
   std::function<std::vector<std::unique_ptr<collective::Communicator>>(const char* name,
@@ -107,6 +108,12 @@ inline std::unique_ptr<collective::Communicator> CommunicatorOn(device::Device& 
   return device.host_addressable() ? std::move(inner) : *collective::CreateStagedCommunicator(device, std::move(inner));
 }
 
+inline model::ModelSpec SpecOf(const FleetSetup& setup, int part) {
+  model::ModelSpec spec = *model::ModelSpec::Create(setup.model, {part, setup.tensor});
+  if (!setup.freeze.empty()) ZF_CHECK(spec.Freeze(setup.freeze).ok());
+  return spec;
+}
+
 // One rank with all its parts.
 class TestRank {
  public:
@@ -118,7 +125,7 @@ class TestRank {
         device_(std::move(device)),
         communicator_(std::move(communicator)),
         tensor_(std::move(tensor)),
-        spec_(*model::ModelSpec::Create(setup.model, {tensor_ ? tensor_->rank() : 0, setup.tensor})),
+        spec_(SpecOf(setup, tensor_ ? tensor_->rank() : 0)),
         stream_(*device_->CreateStream()),
         model_(CreateModel()),
         layout_(spec_, {.stage = setup.stage,

@@ -72,7 +72,7 @@ void ParameterGatherer::PostFromHost(int unit) {
 }
 
 void ParameterGatherer::PublishUnit(int unit) {
-  if (layout_.stage().gather != ParameterGather::kAfterUpdate) return;
+  if (layout_.stage().gather != ParameterGather::kAfterUpdate || layout_.frozen(unit)) return;
   stream_waits_[unit] = false;
   unit_ready_[unit] = parts_.communicator.AllGather({}, resting_.Offset(layout_.UnitOffset(unit)),
                                                     layout_.partition().PaddedElements(unit),

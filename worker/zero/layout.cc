@@ -32,6 +32,7 @@ ZeroLayout::ZeroLayout(const model::ModelSpec& spec, const ZeroOptions& options)
       stage_(StageOf(options)),
       partition_(spec.units(), options.world_size),
       unit_kinds_(spec.unit_kinds()),
+      passed_units_(spec.passed_units()),
       part_(spec.part()) {
   ZF_CHECK(options.placement.Fits(stage_, options.bucket_bytes > 0));
   if (chains()) {
@@ -43,13 +44,26 @@ ZeroLayout::ZeroLayout(const model::ModelSpec& spec, const ZeroOptions& options)
   for (int u = 0; u < units(); ++u) {
     unit_offset_.push_back(offset);
     first_gradients_.push_back(spec.FirstGradientOf(u));
+    passed_with_.push_back(spec.PassedWith(u));
+    held_.push_back(HeldIn(spec, u));
     offset += partition_.PaddedElements(u);
     counted_.push_back(CountedIn(spec, u));
     first_counted_.push_back(first_counted_.back() + static_cast<int64_t>(counted_.back().size()));
   }
 }
 
+std::vector<ZeroLayout::HeldRange> ZeroLayout::HeldIn(const model::ModelSpec& spec, int unit) const {
+  std::vector<HeldRange> held;
+  if (frozen(unit)) return held;
+  for (const model::TensorSpec& tensor : spec.tensors()) {
+    if (tensor.unit != unit || !tensor.frozen) continue;
+    held.push_back({tensor.flat_begin - partition_.unit(unit).flat_begin, tensor.elements()});
+  }
+  return held;
+}
+
 std::vector<ZeroLayout::ShardRange> ZeroLayout::CountedIn(const model::ModelSpec& spec, int unit) const {
+  if (frozen(unit)) return {};
   const coordinator::PlacedRange owned = Owned(unit);
   if (part_.count == 1) return {{0, owned.elements()}};
   std::vector<ShardRange> counted;
@@ -85,6 +99,11 @@ int64_t ZeroLayout::ShardOffset(int unit, bool split) const {
   return split ? partition_.ShardOffset(unit) : UnitOffset(unit) + options_.rank * partition_.ShardElements(unit);
 }
 
+int64_t ZeroLayout::TrainedShardOffset(int unit, bool split) const {
+  return split ? partition_.TrainedShardOffset(unit)
+               : TrainedUnitOffset(unit) + options_.rank * partition_.ShardElements(unit);
+}
+
 coordinator::PlacedRange ZeroLayout::RestingParameters(int unit) const {
   if (stage_.split_parameters) return Owned(unit);
   const coordinator::UnitExtent& extent = partition_.unit(unit);
@@ -92,14 +111,15 @@ coordinator::PlacedRange ZeroLayout::RestingParameters(int unit) const {
 }
 
 ZeroLayout::Piece ZeroLayout::Updated(int unit) const {
+  const coordinator::UnitExtent& extent = partition_.unit(unit);
+  if (frozen(unit)) return {extent.flat_begin, extent.flat_begin, 0, 0, TrainedShardOffset(unit, true)};
   if (!stage_.split_optimizer) {
-    const coordinator::UnitExtent& extent = partition_.unit(unit);
-    int64_t offset = UnitOffset(unit);
-    return {extent.flat_begin, extent.flat_end, offset, offset, offset};
+    const int64_t offset = TrainedUnitOffset(unit);
+    return {extent.flat_begin, extent.flat_end, UnitOffset(unit), offset, offset};
   }
   coordinator::PlacedRange owned = Owned(unit);
   return {owned.flat_begin, owned.flat_end, ShardOffset(unit, stage_.split_parameters),
-          ShardOffset(unit, stage_.split_gradients), ShardOffset(unit, true)};
+          TrainedShardOffset(unit, stage_.split_gradients), TrainedShardOffset(unit, true)};
 }
 
 std::string ZeroLayout::Describe(const model::ModelSpec& spec) const {

@@ -41,9 +41,20 @@ class ZeroLayout {
   const optim::OptimizerRow& optimizer() const { return *options_.optimizer; }
   const coordinator::PartitionMap& partition() const { return partition_; }
   int units() const { return partition_.unit_count(); }
+  // A frozen unit has parameters alone: no gradient, no optimizer states, no reduction, and nothing of it is published.
+  bool frozen(int unit) const { return partition_.unit(unit).frozen; }
+  // Ranges of a unit that is not frozen whose gradient counts as zero, so that no update changes them: the tensors that
+  // are frozen within it, counted from the unit's beginning.
+  struct HeldRange {
+    int64_t begin, elements;
+  };
+  const std::vector<HeldRange>& Held(int unit) const { return held_[unit]; }
   const std::vector<model::UnitKind>& unit_kinds() const { return unit_kinds_; }
   // The unit whose backward is the first to add to this one's gradient (ModelSpec::FirstGradientOf).
   int FirstGradientOf(int unit) const { return first_gradients_[unit]; }
+  // ModelSpec's: the units of a pass, and the one of them in whose backward a unit's gradient is made.
+  int passed_units() const { return passed_units_; }
+  int PassedWith(int unit) const { return passed_with_[unit]; }
 
   // Whether a step's gradients are one chain over the leaves: in round j rank r computes leaf j * N + r, and its owner
   // goes on from the sum of the rounds before. One round is nothing special then.
@@ -92,25 +103,30 @@ class ZeroLayout {
 
   // Where they are not in use.
   bool parameters_on_host() const { return options_.placement.parameters_on_host; }
-  int64_t parameter_elements() const { return VectorElements(stage_.split_parameters); }
+  int64_t parameter_elements() const {
+    return stage_.split_parameters ? partition_.TotalShardElements() : partition_.TotalPaddedElements();
+  }
   // At rest on the device.
   int64_t gradient_elements() const {
-    return gradients_offloaded() ? states_on_device() : VectorElements(stage_.split_gradients);
+    return gradients_offloaded() ? states_on_device() : TrainedElements(stage_.split_gradients);
   }
-  int64_t optimizer_elements() const { return VectorElements(stage_.split_optimizer); }
+  int64_t optimizer_elements() const { return TrainedElements(stage_.split_optimizer); }
 
-  // Where unit `u` begins in a vector that holds whole units.
+  // Where unit `u` begins in the parameters that rest whole.
   int64_t UnitOffset(int unit) const { return unit_offset_[unit]; }
-  // Where this rank's shard of unit `u` begins in a vector that is split, or not.
+  // Where this rank's shard of unit `u` begins in the parameters, which are split, or not.
   int64_t ShardOffset(int unit, bool split) const;
+  // The same in a vector of gradients or optimizer states, which frozen units are not in.
+  int64_t TrainedUnitOffset(int unit) const { return partition_.TrainedShardOffset(unit) * options_.world_size; }
+  int64_t TrainedShardOffset(int unit, bool split) const;
 
   // The unpadded flat range of a unit this rank owns: its gradient norm, its checkpoint (offset in a split vector).
   coordinator::PlacedRange Owned(int unit) const { return partition_.Owned(unit, options_.rank); }
   // The unpadded flat range of a unit whose parameters rest with this rank between steps: the whole unit, or in stage 3
   // what it owns; offset in the vector of resting parameters.
   coordinator::PlacedRange RestingParameters(int unit) const;
-  // The unpadded flat range of a unit this rank updates: what it owns, or in stage 0 the whole unit; and where it
-  // is stored in each vector.
+  // The unpadded flat range of a unit this rank updates: what it owns, or in stage 0 the whole unit, or nothing of a
+  // frozen one; and where it is stored in each vector.
   struct Piece {
     int64_t flat_begin, flat_end;
     int64_t parameter_offset, gradient_offset, state_offset;
@@ -134,9 +150,10 @@ class ZeroLayout {
   std::string Describe(const model::ModelSpec& spec) const;
 
  private:
+  std::vector<HeldRange> HeldIn(const model::ModelSpec& spec, int unit) const;
   std::vector<ShardRange> CountedIn(const model::ModelSpec& spec, int unit) const;
-  int64_t VectorElements(bool split) const {
-    return split ? partition_.TotalShardElements() : partition_.TotalPaddedElements();
+  int64_t TrainedElements(bool split) const {
+    return split ? partition_.TrainedShardElements() : partition_.TrainedPaddedElements();
   }
 
   ZeroOptions options_;
@@ -144,6 +161,9 @@ class ZeroLayout {
   coordinator::PartitionMap partition_;
   std::vector<model::UnitKind> unit_kinds_;
   std::vector<int> first_gradients_;  // by unit
+  std::vector<int> passed_with_;      // by unit: the unit of the forward's order whose backward makes its gradient
+  int passed_units_;                  // units of the forward's order
+  std::vector<std::vector<HeldRange>> held_;  // by unit
   int64_t states_on_device_ = 0;
   std::vector<int64_t> unit_offset_;
   model::ModelPart part_;

@@ -12,6 +12,13 @@
 
 namespace zerofleet::zero {
 
+bool SlotHasGradients(const ZeroLayout& layout, const SlotPlan& slots, int slot) {
+  for (int u = 0; u < layout.units(); ++u) {
+    if (slots.slot_of_unit[u] == slot && !layout.frozen(u)) return true;
+  }
+  return false;
+}
+
 std::string OwnSnapshotRow(int which) { return absl::StrCat("snapshot ", which); }
 std::string ReplicaRow(int which) { return absl::StrCat("replica ", which); }
 std::string ParameterSlotRow(int slot) { return absl::StrCat("parameter slot ", slot); }
@@ -35,7 +42,7 @@ bool GradientsEndWithPass(const ZeroLayout& layout) { return !layout.accumulates
 
 // From when the backward first adds to it.
 memory::Piece GradientPiece(const ZeroLayout& layout, int unit, int64_t bytes) {
-  return {bytes, model::BackwardPhase(layout.FirstGradientOf(unit), layout.units())};
+  return {bytes, model::BackwardPhase(layout.FirstGradientOf(unit), layout.passed_units())};
 }
 
 // At rest; in a slot of its own until it is done, a gradient is there only then.
@@ -44,9 +51,11 @@ Pieces RestingGradients(const ZeroLayout& layout) {
   const bool split = layout.stage().split_gradients;
   Pieces pieces;
   for (int u = 0; u < layout.units(); ++u) {
+    if (layout.frozen(u)) continue;
     const int64_t elements = split ? layout.partition().ShardElements(u) : layout.partition().PaddedElements(u);
     pieces.push_back(GradientPiece(layout, u, elements * device::DTypeBytes(layout.gradient_dtype())));
-    if (layout.needs_gradient_slots()) pieces.back().first = model::BackwardPhase(u, layout.units());
+    if (!layout.needs_gradient_slots()) continue;
+    pieces.back().first = model::BackwardPhase(layout.PassedWith(u), layout.passed_units());
   }
   return pieces;
 }
@@ -54,7 +63,7 @@ Pieces RestingGradients(const ZeroLayout& layout) {
 Pieces GradientSlot(const ZeroLayout& layout, const SlotPlan& slots, int slot, int64_t bytes) {
   if (!GradientsEndWithPass(layout)) return {};
   int last = 0;  // the first to use it
-  for (int u = 0; u < layout.units(); ++u) last = slots.slot_of_unit[u] == slot ? u : last;
+  for (int u = 0; u < layout.units(); ++u) last = slots.slot_of_unit[u] == slot && !layout.frozen(u) ? u : last;
   return {GradientPiece(layout, last, bytes)};
 }
 
@@ -64,9 +73,9 @@ Pieces ParameterSlot(const model::Model& model, const ZeroLayout& layout, const 
                      int64_t bytes) {
   const std::vector<int>& uses = model.uses().training;
   const auto last_use = [&](int unit) { return std::find(uses.rbegin(), uses.rend(), unit); };
-  const bool ends = last_use(0) > last_use(layout.units() - 2);
+  const bool ends = last_use(0) > last_use(layout.passed_units() - 2);
   if (slots.unit_of_slot[slot] != 0 || !ends || layout.gradients_in_bands()) return {};
-  return {{bytes, model::kForwardPhase, model::BackwardPhase(layout.units() - 1, layout.units())}};
+  return {{bytes, model::kForwardPhase, model::BackwardPhase(layout.passed_units() - 1, layout.passed_units())}};
 }
 
 // In place a save needs nothing.
@@ -102,6 +111,7 @@ void AddSlots(const model::Model& model, const ZeroLayout& layout, memory::Memor
       plan.rows.push_back({Space::kDevice, Category::kGathered, ParameterSlotRow(s), bytes,
                            /*late=*/false, ParameterSlot(model, layout, slots, s, bytes)});
     }
+    if (!SlotHasGradients(layout, slots, s)) continue;
     if (layout.needs_gradient_slots() && !layout.gradients_in_bands()) {
       const int64_t bytes = unit * kF32Bytes;
       plan.rows.push_back({Space::kDevice, Category::kGathered, GradientSlotRow(s), bytes,

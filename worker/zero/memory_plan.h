@@ -16,6 +16,11 @@
 
 namespace zerofleet::zero {
 
+struct SlotPlan;
+
+// Whether a unit that is not frozen has its gradient in this slot.
+bool SlotHasGradients(const ZeroLayout& layout, const SlotPlan& slots, int slot);
+
 // Names of the rows, as the parts of the engine ask for them; those of the optimizer's states are its table's names.
 inline constexpr const char* kParametersRow = "parameters";
 inline constexpr const char* kGradientsRow = "gradients";

@@ -32,11 +32,11 @@ GradientReducer::GradientReducer(const EngineParts& parts, PhaseMarks& marks, Ca
     return;
   }
   for (int s = 0; s < static_cast<int>(slot_plan_.unit_of_slot.size()); ++s) {
-    Slot slot;
+    Slot& slot = slots_.emplace_back();
+    if (!SlotHasGradients(layout_, slot_plan_, s)) continue;
     slot.memory = {parts_.device_arena.Take(GradientSlotRow(s)), device::DType::kF32};
     if (layout_.stage().split_gradients && layout_.accumulates() && !layout_.chains())
       slot.staging = parts_.device_arena.TakeAs<float>(GradientStagingRow(s));
-    slots_.push_back(slot);
   }
 }
 
@@ -51,7 +51,7 @@ absl::StatusOr<float*> GradientReducer::Gradient(int unit) {
   int64_t bytes = layout_.partition().PaddedElements(unit) * device::DTypeBytes(device::DType::kF32);
   if (!layout_.needs_gradient_slots()) {
     // Whole and fp32: micro-batches add to the same sum, begun once per step.
-    float* sum = static_cast<float*>(resting_.Offset(layout_.UnitOffset(unit)).data);
+    float* sum = static_cast<float*>(resting_.Offset(layout_.TrainedUnitOffset(unit)).data);
     if (zeroed_for_[unit] == -1) parts_.ops().Zero(parts_.stream, sum, bytes);
     zeroed_for_[unit] = micro_batch_;
     return sum;
@@ -82,7 +82,7 @@ absl::Status GradientReducer::Deliver(int unit) {
 absl::Status GradientReducer::DeliverBand(int unit, int64_t begin, int64_t count, const float* values) {
   if (buckets_) return buckets_->Add(unit, begin, count, values);
   const device::Tensor from{const_cast<float*>(values), device::DType::kF32};
-  parts_.ops().Convert(parts_.stream, count, from, resting_.Offset(layout_.UnitOffset(unit) + begin));
+  parts_.ops().Convert(parts_.stream, count, from, resting_.Offset(layout_.TrainedUnitOffset(unit) + begin));
   delivered_[unit] += count;
   if (delivered_[unit] < layout_.partition().unit(unit).elements()) return absl::OkStatus();
   delivered_[unit] = 0;
@@ -94,8 +94,8 @@ absl::Status GradientReducer::DeliverBand(int unit, int64_t begin, int64_t count
 void GradientReducer::DeliverWhole(int unit) {
   int64_t elements = layout_.partition().PaddedElements(unit);
   const std::string& name = layout_.partition().unit(unit).name;
-  device::Tensor whole = resting_.Offset(layout_.UnitOffset(unit));
-  device::Tensor shard = resting_.Offset(layout_.ShardOffset(unit, /*split=*/false));
+  device::Tensor whole = resting_.Offset(layout_.TrainedUnitOffset(unit));
+  device::Tensor shard = resting_.Offset(layout_.TrainedShardOffset(unit, /*split=*/false));
   if (layout_.needs_gradient_slots() && !layout_.gradients_in_bands())
     parts_.ops().Convert(parts_.stream, elements, slots_[slot_plan_.slot_of_unit[unit]].memory, whole);
   unit_reduced_[unit] = parts_.communicator.ReduceScatter(whole, shard, elements, name, parts_.stream.Record());
@@ -132,7 +132,7 @@ void GradientReducer::DeliverLink(int unit) {
                                    .contributors = layout_.Contributors(micro_batch_)};
   slot.sent = parts_.communicator.ReduceScatter(wire, shard, elements, name, parts_.stream.Record(), chain);
   if (last_micro_batch() && !layout_.stage().split_gradients) {
-    slot.sent = parts_.communicator.AllGather({}, resting_.Offset(layout_.UnitOffset(unit)), elements, name);
+    slot.sent = parts_.communicator.AllGather({}, resting_.Offset(layout_.TrainedUnitOffset(unit)), elements, name);
   }
   slot.draining = unit;
 }
@@ -140,7 +140,7 @@ void GradientReducer::DeliverLink(int unit) {
 // At its place in the wire's memory where it is about to leave, else where it rests.
 device::Tensor GradientReducer::ReducedShard(int unit) const {
   if (!layout_.gradients_offloaded())
-    return resting_.Offset(layout_.ShardOffset(unit, layout_.stage().split_gradients));
+    return resting_.Offset(layout_.TrainedShardOffset(unit, layout_.stage().split_gradients));
   const device::Tensor wire{slots_[slot_plan_.slot_of_unit[unit]].memory.data, layout_.options().dtype};
   return wire.Offset(layout_.options().rank * layout_.partition().ShardElements(unit));
 }
@@ -155,7 +155,7 @@ absl::Status GradientReducer::Drain(Slot& slot) {
   // What leaves is told below; what stays, of the same shard, goes where it rests.
   const int64_t stays = layout_.gradients_offloaded() ? layout_.StaysOnDevice(unit) : 0;
   if (stays > 0) {
-    const int64_t place = layout_.ShardOffset(unit, /*split=*/true);
+    const int64_t place = layout_.TrainedShardOffset(unit, /*split=*/true);
     parts_.ops().Convert(parts_.stream, stays, rest, resting_.Offset(place));
   }
   // A slot is drained before its next use: what it holds is of the micro-batch its unit was begun for.

@@ -7,7 +7,9 @@ namespace zerofleet::zero {
 
 int64_t TileElements(const ZeroLayout& layout, int64_t most) {
   int64_t largest = 0;
-  for (int u = 0; u < layout.units(); ++u) largest = std::max(largest, layout.partition().ShardElements(u));
+  for (int u = 0; u < layout.units(); ++u) {
+    if (!layout.frozen(u)) largest = std::max(largest, layout.partition().ShardElements(u));
+  }
   return std::min(largest, most);
 }
 

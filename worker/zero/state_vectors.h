@@ -14,7 +14,7 @@ namespace zerofleet::zero {
 inline std::vector<coordinator::StateVector> StateVectors(const ZeroLayout& layout) {
   const StageRow& stage = layout.stage();
   std::vector<coordinator::StateVector> states = {
-      {kParametersRow, device::DTypeBytes(layout.options().dtype), stage.split_parameters},
+      {kParametersRow, device::DTypeBytes(layout.options().dtype), stage.split_parameters, /*of_frozen=*/true},
       {kGradientsRow, device::DTypeBytes(layout.gradient_dtype()), stage.split_gradients}};
   for (const optim::OptimizerVector& vector : layout.optimizer().vectors) {
     states.push_back({vector.name, device::DTypeBytes(vector.dtype), stage.split_optimizer});

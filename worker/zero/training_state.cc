@@ -206,8 +206,8 @@ std::vector<coordinator::PlacedRange> TrainingState::RangesToStore() const {
   std::vector<coordinator::PlacedRange> ranges;
   for (int u = 0; u < layout_.units(); ++u) {
     coordinator::PlacedRange owned = layout_.Owned(u);
-    if (owned.elements() == 0) continue;
-    owned.offset = layout_.ShardOffset(u, layout_.stage().split_optimizer);
+    if (owned.elements() == 0 || layout_.frozen(u)) continue;
+    owned.offset = layout_.TrainedShardOffset(u, layout_.stage().split_optimizer);
     ranges.push_back(owned);
   }
   return ranges;

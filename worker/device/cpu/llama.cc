@@ -48,6 +48,7 @@ void CpuOps::RmsNormBackward(Stream&, const RmsNormBackwardArguments& p) {
       kernels::RmsNormRowGradient(p.c, p.dy.Offset(at), p.x.Offset(at), p.gamma, p.rstd[row], p.dx.Offset(at));
     }
   });
+  if (p.dgamma == nullptr) return;
   pool_.RunBlocks(p.c, kernels::kColumnBlock, [&](int64_t begin, int64_t end) {
     kernels::RmsNormColumns(p.m, p.c, begin, end, p.dy, p.x, p.rstd, p.dgamma);
   });
@@ -88,7 +89,7 @@ void CpuOps::HeadNormForward(Stream&, const HeadNormForwardArguments& p) {
 void CpuOps::HeadNormBackward(Stream&, const HeadNormBackwardArguments& p) {
   const int64_t normed = p.heads + p.kv_heads, columns = (normed + p.kv_heads) * p.head_size;
   pool_.RunBlocks(p.head_size, kernels::kColumnBlock, [&](int64_t begin, int64_t end) {
-    for (int64_t head = 0; head < normed; ++head) {
+    for (int64_t head = 0; head < normed && p.dgammas != nullptr; ++head) {
       const int64_t at = head * p.head_size;
       kernels::RmsNormColumns(p.m, columns, begin, end, p.dy.Offset(at), p.x.Offset(at), p.rstd + head * p.m,
                               p.dgammas + (head < p.heads ? 0 : p.head_size));

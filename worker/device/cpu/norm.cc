@@ -22,6 +22,7 @@ void CpuOps::LayerNormBackward(Stream&, const LayerNormBackwardArguments& p) {
                                     p.dx.Offset(at));
     }
   });
+  if (p.dgamma == nullptr) return;
   pool_.RunBlocks(p.c, kernels::kColumnBlock, [&](int64_t begin, int64_t end) {
     kernels::LayerNormColumns(p.m, p.c, begin, end, p.dy, p.x, p.mean, p.rstd, p.dgamma, p.dbeta);
   });

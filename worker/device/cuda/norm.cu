@@ -242,12 +242,14 @@ void CudaOps::LayerNormBackward(Stream& stream, const LayerNormBackwardArguments
       using R = Rows<T, whole.value>;
       Launch(stream, kOp, InputKernel<T, whole.value>, dim3(static_cast<unsigned>(p.m)), RowThreads<T>(p.c), 0, p.c,
              R(p.dy, p.c), R(p.x, p.c), R(p.gamma, p.c), p.mean, p.rstd, R(p.dx, p.c));
+      if (p.dgamma == nullptr) return;
       Launch(stream, kOp, ColumnKernel<T, whole.value>,
              dim3(static_cast<unsigned>(CeilDivide(p.c, kTileColumns<T>)), static_cast<unsigned>(chunks)),
              dim3(kWarp, kColumnWarps), kColumnWarps * sizeof(ColumnSums<T>), p.m, p.c, chunk_rows, R(p.dy, p.c),
              R(p.x, p.c), p.mean, p.rstd, partials);
     });
   });
+  if (p.dgamma == nullptr) return;
   Launch(stream, kOp, ChunkSumKernel, dim3(static_cast<unsigned>(CeilDivide(p.c, kChunkSumThreads)), 2),
          dim3(kChunkSumThreads), 0, p.c, chunks, partials, p.dgamma, p.dbeta);
 }

@@ -105,7 +105,7 @@ absl::Status HeadLayer::Backward(const UnitPass& pass) const {
   const int64_t elements = p.residual.Tokens(p.m()) * hidden_;
   p.ops.Zero(p.stream, dinput.data, elements * device::DTypeBytes(p.scratch.wide.dtype));
   ZF_RETURN_IF_ERROR(norm_.Backward(pass, PlacesIn(p, {}), p.scratch.narrow, dinput));
-  if (p.residual.divided()) {
+  if (p.residual.divided() && pass.dw != nullptr) {
     ZF_RETURN_IF_ERROR(SumNormGradients(pass, norm_sums_));
     ZF_RETURN_IF_ERROR(norm_.AddGradient(pass));
   }

@@ -51,15 +51,16 @@ absl::Status NormOp::Backward(const UnitPass& pass, const Places& places, device
   const ResidualStream& stream = p.residual;
   const device::Tensor mine = stream.Rows(dy, p.m());
   ZF_RETURN_IF_ERROR(stream.SumOverParts(dy, mine, p.m(), pass.unit, p.stream));
-  float* sums = nullptr;
-  if (stream.divided()) {
+  float* sums = nullptr;  // of a frozen norm none
+  if (pass.dw == nullptr) {
+  } else if (stream.divided()) {
     sums = p.scratch.norm_gradients + sums_at_;
     p.ops.Zero(p.stream, sums, elements() * static_cast<int64_t>(sizeof(float)));
   } else {
     sums = pass.dw->SumsAt(weight_, elements(), p.stream);
   }
   AddGradients(pass, places, mine, dx, sums);
-  return stream.divided() ? absl::OkStatus() : pass.dw->Deliver(weight_, elements(), sums);
+  return sums == nullptr || stream.divided() ? absl::OkStatus() : pass.dw->Deliver(weight_, elements(), sums);
 }
 
 void NormOp::AddGradients(const UnitPass& pass, const Places& places, device::Tensor dy, device::Tensor dx,
@@ -87,7 +88,7 @@ void NormOp::AddGradients(const UnitPass& pass, const Places& places, device::Te
                                      .rstd = places.rstd,
                                      .dx = dx,
                                      .dgamma = sums,
-                                     .dbeta = sums + hidden_});
+                                     .dbeta = sums == nullptr ? nullptr : sums + hidden_});
 }
 
 absl::Status NormOp::AddGradient(const UnitPass& pass) const {

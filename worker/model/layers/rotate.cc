@@ -52,8 +52,9 @@ void HeadNorm::Forward(const UnitPass& pass, device::Tensor x) const {
 
 absl::Status HeadNorm::Backward(const UnitPass& pass, device::Tensor x, device::Tensor dy) const {
   const Pass& p = pass.pass;
-  float* sums = nullptr;
-  if (summed_) {
+  float* sums = nullptr;  // of frozen norms none
+  if (pass.dw == nullptr) {
+  } else if (summed_) {
     sums = p.scratch.norm_gradients + sums_at_;
     p.ops.Zero(p.stream, sums, elements() * static_cast<int64_t>(sizeof(float)));
   } else {
@@ -68,7 +69,7 @@ absl::Status HeadNorm::Backward(const UnitPass& pass, device::Tensor x, device::
                                              .rstd = pass.StatisticsAt(rstd_),
                                              .dy = dy,
                                              .dgammas = sums});
-  return summed_ ? absl::OkStatus() : pass.dw->Deliver(weight_, elements(), sums);
+  return sums == nullptr || summed_ ? absl::OkStatus() : pass.dw->Deliver(weight_, elements(), sums);
 }
 
 absl::Status HeadNorm::AddGradient(const UnitPass& pass) const {

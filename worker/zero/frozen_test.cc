@@ -1,0 +1,170 @@
+// Frozen tensors: units of them have parameters alone, those within another unit stay as they are; the same bits in
+// every stage.
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/zero/fleet_testing.h"
+
+namespace zerofleet::zero {
+namespace {
+
+using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
+
+// A whole block, and the biases of a norm in each of the others.
+const std::vector<std::string> kSomeFrozen = {"h.1.*", "transformer.h.*.ln_2.bias"};
+
+FleetSetup FrozenFleet(const std::vector<std::string>& freeze = kSomeFrozen) {
+  FleetSetup setup{.world_size = 2, .freeze = freeze};
+  setup.settings = TestOptimizer(setup.optimizer);
+  return setup;
+}
+
+TEST(Frozen, TheSameBitsInEveryStage) {
+  for (const device::DType dtype : {device::DType::kF32, device::DType::kBF16}) {
+    for (const std::vector<std::string>& freeze : {kSomeFrozen, {"wte.weight", "wpe.weight"}, {"ln_f.*", "h.0.*"}}) {
+      FleetSetup setup = FrozenFleet(freeze);
+      setup.dtype = dtype;
+      const FleetResult plain = TrainFleet(setup);
+      for (setup.stage = 1; setup.stage <= 3; ++setup.stage) {
+        const FleetResult split = TrainFleet(setup);
+        EXPECT_THAT(split.losses, ElementsAreArray(plain.losses)) << setup.stage << freeze[0];
+        EXPECT_THAT(split.grad_norms, ElementsAreArray(plain.grad_norms)) << setup.stage << freeze[0];
+        EXPECT_EQ(split.states, plain.states) << setup.stage << freeze[0];
+      }
+    }
+  }
+}
+
+// Without clipping, which the frozen gradients have no part in, a first step is that of the unfrozen model.
+TEST(Frozen, OnlyTheOthersChange) {
+  for (const std::string optimizer : {"adamw", "sgd"}) {
+    for (const int64_t bucket_bytes : {0, 4096}) {
+      FleetSetup setup = FrozenFleet();
+      setup.stage = 2;
+      setup.optimizer = optimizer;
+      setup.bucket_bytes = bucket_bytes;
+      setup.settings = TestOptimizer(optimizer);
+      setup.settings->set_grad_clip(0);
+      setup.settings->set_weight_decay(0.5);
+      setup.steps = 0;
+      const model::ModelSpec spec = SpecOf(setup, 0);
+      const FleetResult initial = TrainFleet(setup);
+      setup.steps = 1;
+      const FleetResult frozen = TrainFleet(setup);
+      setup.freeze = {};
+      const FleetResult free = TrainFleet(setup);
+      EXPECT_LT(frozen.grad_norms[0], free.grad_norms[0]);
+      for (const model::TensorSpec& tensor : spec.tensors()) {
+        if (spec.units()[tensor.unit].frozen) continue;
+        const FleetResult& expected = tensor.frozen ? initial : free;
+        for (int64_t i = tensor.flat_begin; i < tensor.flat_end; ++i) {
+          ASSERT_EQ(frozen.master()[i], expected.master()[i]) << optimizer << " " << tensor.name;
+        }
+      }
+    }
+  }
+}
+
+TEST(Frozen, WithOffloadPartsBucketsMicroBatchesAndAnyNumberOfRanks) {
+  FleetSetup setup = FrozenFleet({"wte.weight", "h.0.*", "h.2.attn.*"});
+  setup.stage = 2;
+  const FleetResult plain = TrainFleet(setup);
+  setup.placement.residence = StatePlacement::Residence::kHost;
+  EXPECT_EQ(TrainFleet(setup).states, plain.states);
+  setup.placement.fraction = 0.5;
+  EXPECT_EQ(TrainFleet(setup).states, plain.states);
+  setup.placement = {};
+  setup.bucket_bytes = 4096;
+  EXPECT_EQ(TrainFleet(setup).losses, plain.losses);
+  setup.bucket_bytes = 0;
+  setup.leaves = 6;
+  const FleetResult chained = TrainFleet(setup);
+  setup.stage = 3;
+  for (setup.world_size = 1; setup.world_size <= 3; ++setup.world_size) {
+    EXPECT_EQ(TrainFleet(setup).states, chained.states) << setup.world_size;
+  }
+  setup.leaves = 0;
+  setup.world_size = 2;
+  setup.model = model::TestModelConfig(3, 24, 4, 10, 53);
+  for (const int64_t micro_batches : {1, 3}) {
+    setup.micro_batches = micro_batches;
+    setup.tensor = 1;
+    const FleetResult whole = TrainFleet(setup);
+    setup.tensor = 2;
+    for (const bool sequence : {false, true}) {
+      setup.sequence = sequence;
+      const FleetResult parts = TrainFleet(setup);
+      for (size_t i = 0; i < whole.losses.size(); ++i) EXPECT_NEAR(parts.losses[i], whole.losses[i], 1e-4);
+    }
+    setup.sequence = false;
+  }
+}
+
+// 2 bytes a parameter of bf16: neither gradients nor optimizer states.
+TEST(Frozen, UnitsTakeTheirParametersAlone) {
+  for (const int world_size : {1, 2}) {
+    for (int stage = 0; stage <= 3; ++stage) {
+      FleetSetup setup = FrozenFleet({"wte.*", "wpe.*", "h.0.*", "h.1.*"});
+      setup.stage = stage;
+      setup.world_size = world_size;
+      setup.dtype = device::DType::kBF16;
+      RunFleet(setup, [&](TestRank& rank) {
+        const coordinator::PartitionMap& map = rank.layout().partition();
+        const int64_t all = map.TotalPaddedElements();
+        const int64_t trained = all - map.PaddedElements(0) - map.PaddedElements(1) - map.PaddedElements(2);
+        const auto current = [&](memory::Category category) {
+          return rank.arena().figures().categories[static_cast<int>(category)].current;
+        };
+        EXPECT_EQ(current(memory::Category::kParameters), 2 * all / (stage >= 3 ? world_size : 1));
+        EXPECT_EQ(current(memory::Category::kGradients), 2 * trained / (stage >= 2 ? world_size : 1));
+        EXPECT_EQ(current(memory::Category::kOptimizer), 12 * trained / (stage >= 1 ? world_size : 1));
+      });
+    }
+  }
+}
+
+TEST(Frozen, UnitsAreNeitherReducedNorPublished) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    FleetSetup setup = FrozenFleet({"wte.*", "wpe.*", "h.1.*"});
+    setup.stage = stage;
+    RunFleet(setup, [&](TestRank& rank) {
+      ZF_CHECK(rank.engine().Initialize(1).ok());
+      rank.Step(1);
+      ZF_CHECK(rank.engine().Finish().ok());
+      int gathers = 0;
+      for (const collective::CollectiveRecord& record : rank.StopAndTakeRecords()) {
+        if (record.unit != "block.1" && record.unit != "embedding") continue;
+        EXPECT_EQ(record.operation, collective::Operation::kAllGather) << record.unit;
+        ++gathers;
+      }
+      EXPECT_EQ(gathers > 0, stage == 3);
+    });
+  }
+}
+
+TEST(Frozen, WeightsMayComeFromElsewhere) {
+  for (const int stage : {1, 3}) {
+    FleetSetup setup = FrozenFleet({"h.1.*"});
+    setup.stage = stage;
+    const FleetResult plain = TrainFleet(setup);
+    RunFleet(setup, [&](TestRank& rank) {
+      ZF_CHECK(rank.engine().Initialize(setup.seed).ok());
+      const coordinator::PlacedRange rest = rank.layout().RestingParameters(2);
+      ZF_CHECK(rank.engine().TakeFrozen(rest.offset, std::vector<float>(rest.elements(), 0.125f)).ok());
+      EXPECT_NE(rank.Step(1).loss, plain.losses[0]);
+    });
+  }
+}
+
+TEST(Frozen, PatternsAreChecked) {
+  model::ModelSpec spec = *model::ModelSpec::Create(FleetSetup().model);
+  EXPECT_THAT(std::string(spec.Freeze({"h.9.*"}).message()), HasSubstr("model.freeze: \"h.9.*\" fits no tensor"));
+  EXPECT_THAT(std::string(spec.Freeze({"*"}).message()), HasSubstr("leaves no tensor to train"));
+}
+
+}  // namespace
+}  // namespace zerofleet::zero
