@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
 #include "base/status.h"
@@ -34,6 +35,7 @@ constexpr const char* kTeamsGroup = "teams";
 
 // The same on every rank.
 struct Figures {
+  char backend[32];
   double seconds[kMaxResults];  // of the slowest rank, in the best round
   double memory_bytes_per_second;
 };
@@ -142,6 +144,7 @@ absl::Status Measure(const Communicators& communicators, const CollectiveBenchOp
     }
     figures.seconds[i] = best;
   }
+  absl::SNPrintF(figures.backend, sizeof figures.backend, "%s", communicator.backend());
   return absl::OkStatus();
 }
 
@@ -151,9 +154,9 @@ std::vector<CollectiveRate> Rates(const Figures& figures, const CollectiveBenchO
   for (size_t i = 0; i < cases.size(); i++) {
     const double seconds = figures.seconds[i];
     const double factor = (ranks - 1.0) / ranks * (cases[i].operation == collective::Operation::kAllReduce ? 2 : 1);
-    rates.push_back({options.backend == "auto" ? "ucx" : options.backend, cases[i].operation, cases[i].dtype, ranks,
-                     cases[i].teams ? options.team : ranks, cases[i].bytes, seconds,
-                     static_cast<double>(cases[i].bytes) / seconds * factor, figures.memory_bytes_per_second});
+    rates.push_back({figures.backend, cases[i].operation, cases[i].dtype, ranks, cases[i].teams ? options.team : ranks,
+                     cases[i].bytes, seconds, static_cast<double>(cases[i].bytes) / seconds * factor,
+                     figures.memory_bytes_per_second});
   }
   return rates;
 }

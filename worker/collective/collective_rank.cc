@@ -5,12 +5,14 @@
 //   collective_rank SIZE RANK GENERATION SCENARIO [TEAM [NODE,NODE,...]]
 //
 //   sums     all-reduces of several lengths, then leaves at once
-//   streams  all-reduces until a rank is killed and a line on stdin says so; writes "running" after the first
+//   streams  all-reduces until a rank is killed and a line on stdin says so; writes "running" after the first, and
+//            "failed" after the last
 //   trickles as streams, with small messages
 //   hangs    takes no part, until it is killed
 //   counts   one operation for each line on stdin, compared with the in-process backend; before the first and after
-//   each
-//            it writes the bytes sent, and those of them that left the node
+//            each it writes the bytes sent, and those of them that left the node
+//
+// With "shared_memory:" in front of the scenario the ranks read each other's memory, else they go over UCX.
 #include <unistd.h>
 
 #include <atomic>
@@ -22,6 +24,7 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/check.h"
@@ -76,6 +79,7 @@ int Streams(Communicator& communicator, int64_t count) {
     if (i == 0) std::cout << "running" << std::endl;
   }
   const double failed_at = Clock::Real().MonotonicSeconds();
+  std::cout << "failed" << std::endl;
   listener.join();
   if (!absl::IsUnavailable(status)) return Fail(status.ToString());
   if (failed_at - aborted_at > 10) return Fail("the abort took too long");  // on a busy machine, too
@@ -136,9 +140,13 @@ int Counts(Communicator& communicator, const CollectiveGroup& group) {
 int Main(int argc, char** argv) {
   if (argc < 5 || argc > 7) return Fail("needs SIZE RANK GENERATION SCENARIO [TEAM [NODE,NODE,...]]");
   const int size = std::atoi(argv[1]), rank = std::atoi(argv[2]);
-  const std::string scenario = argv[4];
+  // What ranks of one machine use is in front of the scenario where it is not UCX.
+  std::string scenario = argv[4];
+  constexpr absl::string_view kSharedMemory = "shared_memory:";
+  const bool shares_memory = absl::StartsWith(scenario, kSharedMemory);
+  if (shares_memory) scenario.erase(0, kSharedMemory.size());
   const Watchdog watchdog([&] { return absl::StrCat("collective_rank ", rank, " of ", size, ", ", scenario); });
-  auto endpoint = UcxEndpoint::Create();
+  auto endpoint = UcxEndpoint::Create({"data"}, shares_memory ? WithinNode::kSharedMemory : WithinNode::kUcx);
   if (!endpoint.ok()) return Fail(endpoint.status().ToString());
   std::cout << absl::BytesToHexString((*endpoint)->address()) << std::endl;
   CollectiveGroup group = {.name = "data", .rank = rank, .generation = std::strtoull(argv[3], nullptr, 10)};
@@ -151,6 +159,7 @@ int Main(int argc, char** argv) {
   }
   auto communicator = (*endpoint)->Join(group);
   if (!communicator.ok()) return Fail(communicator.status().ToString());
+  if ((*communicator)->backend() != (shares_memory ? "shared_memory" : "ucx")) return Fail("joined another way");
   std::cout << "joined" << std::endl;
   if (scenario == "sums") return Sums(**communicator);
   if (scenario == "streams") return Streams(**communicator, 3'000'000);

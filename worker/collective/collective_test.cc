@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
+#include "worker/collective/address.h"
 #include "worker/collective/conformance.h"
 #include "worker/collective/in_process.h"
 #include "worker/collective/ucx.h"
@@ -26,16 +27,25 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-Group CreateUcxGroup(const GroupShape& shape) {
-  std::vector<std::unique_ptr<UcxEndpoint>> endpoints;
-  for (int rank = 0; rank < shape.size; rank++) endpoints.push_back(UcxEndpoint::Create().value());
-  return JoinAll(shape, endpoints);
+GroupMaker CreateUcxGroup(WithinNode within_node) {
+  return [within_node](const GroupShape& shape) {
+    std::vector<std::unique_ptr<UcxEndpoint>> endpoints;
+    for (int rank = 0; rank < shape.size; rank++) {
+      endpoints.push_back(UcxEndpoint::Create({"data"}, within_node).value());
+    }
+    return JoinAll(shape, endpoints);
+  };
 }
 
 const AddConformanceBackend in_process("in_process", [](const GroupShape& shape) {
   return CreateInProcessGroup(shape.name, shape.size, shape.team, shape.nodes);
 });
-const AddConformanceBackend ucx("ucx", CreateUcxGroup);
+const AddConformanceBackend ucx("ucx", CreateUcxGroup(WithinNode::kUcx));
+// All ranks are on one node, whatever the shape says: else they would go over UCX.
+const AddConformanceBackend shared_memory("shared_memory", [](GroupShape shape) {
+  shape.nodes.clear();
+  return CreateUcxGroup(WithinNode::kSharedMemory)(shape);
+});
 
 // Asked when the tests are listed, after every file has added its backends.
 std::vector<std::string> BackendNames() {
@@ -106,9 +116,42 @@ Bytes Slice(const Bytes& bytes, const Range& range, int64_t element_bytes) {
 }
 
 TEST(UcxGroupsTest, AnEndpointJoinsEachOfItsGroups) {
-  ExpectEveryGroupJoined([](int, const std::vector<std::string>& groups) -> std::unique_ptr<CollectiveEndpoint> {
-    return UcxEndpoint::Create(groups).value();
+  for (const WithinNode within_node : {WithinNode::kUcx, WithinNode::kSharedMemory}) {
+    ExpectEveryGroupJoined([&](int, const std::vector<std::string>& groups) -> std::unique_ptr<CollectiveEndpoint> {
+      return UcxEndpoint::Create(groups, within_node).value();
+    });
+  }
+}
+
+// A rank that cannot open a peer's segment, which only shows when they connect, takes all of them to UCX, with a line.
+TEST(UcxGroupsTest, RanksThatCannotReadEachOthersMemoryGoOverUcx) {
+  std::vector<std::unique_ptr<UcxEndpoint>> endpoints;
+  std::vector<std::string> addresses, notices(3);
+  for (int rank = 0; rank < 3; rank++) {
+    endpoints.push_back(UcxEndpoint::Create({"data"}, WithinNode::kSharedMemory).value());
+    addresses.push_back(endpoints.back()->address());
+  }
+  v1::CollectiveAddress spoilt = OpenAddress(addresses[1]).value();
+  (*spoilt.mutable_groups())["data"].mutable_node()->set_nonce(std::string(16, 'x'));
+  addresses[1] = SealAddress(spoilt);
+  Group group;
+  for (int rank = 0; rank < 3; rank++) {
+    CollectiveGroup joining = {.name = "data", .rank = rank, .addresses = addresses, .generation = 1};
+    joining.trust.notice = [&notices, rank](const std::string& line) { notices[rank] = line; };
+    group.push_back(endpoints[rank]->Join(joining).value());
+    EXPECT_EQ(group[rank]->backend(), "shared_memory");
+  }
+  const Watchdog watchdog(group);
+  OnEveryRank(3, [&](int rank) {
+    std::vector<float> data(1000, static_cast<float>(rank));
+    EXPECT_EQ(group[rank]->AllReduce({data.data(), device::DType::kF32}, 1000, "u").Wait(), absl::OkStatus());
+    EXPECT_THAT(data, testing::Each(3.0f));
+    EXPECT_EQ(group[rank]->backend(), "ucx");
   });
+  Destroy(group);
+  // Which of them is told of which depends on who was first.
+  EXPECT_THAT(notices,
+              testing::Each(testing::StartsWith("collectives of group data go over ucx, not through shared memory: ")));
 }
 
 // A group's size, its ranks per team, and the node of each rank.
@@ -358,18 +401,28 @@ std::string NameOf(const testing::TestParamInfo<std::tuple<std::string, Shape>>&
   return shape.team == 0 ? absl::StrCat(backend, shape.size) : absl::StrCat(backend, shape.size, "by", shape.team);
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, ConformanceTest,
-                         testing::Combine(testing::ValuesIn(BackendNames()),
-                                          testing::Values(Shape{1}, Shape{2}, Shape{3}, Shape{5}, Shape{8}, Shape{13})),
+// Every backend with every shape; connecting many ranks takes long, and is no different where they share memory.
+std::vector<std::tuple<std::string, Shape>> OfEveryBackend(const std::vector<Shape>& shapes) {
+  std::vector<std::tuple<std::string, Shape>> cases;
+  for (const std::string& backend : BackendNames()) {
+    for (const Shape& shape : shapes) {
+      if (backend != "shared_memory" || shape.size < 8) cases.emplace_back(backend, shape);
+    }
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, ConformanceTest, testing::ValuesIn(OfEveryBackend({{1}, {2}, {3}, {5}, {8}, {13}})),
                          NameOf);
 
 // Teams on nodes of their own, teams that share a node or are spread over two, a last team that is shorter than the
 // others, also by more than half.
 INSTANTIATE_TEST_SUITE_P(Teams, ConformanceTest,
-                         testing::Combine(testing::ValuesIn(BackendNames()),
-                                          testing::Values(Shape{4, 2, {0, 0, 1, 1}}, Shape{6, 3, {0, 0, 0, 1, 1, 1}},
-                                                          Shape{5, 2, {0, 0, 7, 7, 3}}, Shape{6, 2, {0, 1, 0, 1, 0, 1}},
-                                                          Shape{9, 4, {0, 0, 0, 0, 0, 0, 1, 1, 2}})),
+                         testing::ValuesIn(OfEveryBackend({{4, 2, {0, 0, 1, 1}},
+                                                           {6, 3, {0, 0, 0, 1, 1, 1}},
+                                                           {5, 2, {0, 0, 7, 7, 3}},
+                                                           {6, 2, {0, 1, 0, 1, 0, 1}},
+                                                           {9, 4, {0, 0, 0, 0, 0, 0, 1, 1, 2}}})),
                          NameOf);
 
 class LifeTest : public testing::TestWithParam<std::string> {

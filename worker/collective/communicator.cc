@@ -126,13 +126,14 @@ Communicator::Pending Communicator::ReduceScatter(device::Tensor full, device::T
 
 Communicator::Pending Communicator::AllReduce(device::Tensor data, int64_t count, std::string unit,
                                               std::shared_ptr<device::Event> after) {
-  const int64_t element_bytes = device::DTypeBytes(data.dtype);
+  return Post(Operation::kAllReduce, count * device::DTypeBytes(data.dtype), std::move(unit), std::move(after),
+              [=, this] { return RunAllReduce(data, count); });
+}
+
+absl::Status Communicator::RunAllReduce(device::Tensor data, int64_t count) {
   const device::Tensor mine = data.Offset(ShardRange(count, size(), rank()).begin);
-  return Post(Operation::kAllReduce, count * element_bytes, std::move(unit), std::move(after),
-              [=, this]() -> absl::Status {
-                ZF_RETURN_IF_ERROR(RunReduceScatter(data, mine, count, {}));
-                return RunAllGather(nullptr, data.data, count, element_bytes);
-              });
+  ZF_RETURN_IF_ERROR(RunReduceScatter(data, mine, count, {}));
+  return RunAllGather(nullptr, data.data, count, device::DTypeBytes(data.dtype));
 }
 
 void Communicator::Abort(absl::Status reason) {

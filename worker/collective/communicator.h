@@ -104,7 +104,7 @@ class Communicator {
   int size() const { return topology_.size(); }
   const Topology& topology() const { return topology_; }
   const std::string& group() const { return group_; }  // "data" | "tensor"
-  virtual std::string backend() const = 0;             // "ucx" | "in_process" | "nccl"
+  virtual std::string backend() const = 0;             // "shared_memory" | "ucx" | "in_process" | "nccl"
 
   // Buffers are borrowed until the operation completes. `unit` says what moves, for progress reports. `after`, if set,
   // is reached before any buffer is touched.
@@ -178,6 +178,8 @@ class Communicator {
   virtual absl::Status RunAllGather(const void* shard, void* full, int64_t count, int64_t element_bytes) = 0;
   virtual absl::Status RunReduceScatter(device::Tensor full, device::Tensor shard, int64_t count,
                                         const SumChain& chain) = 0;
+  // In place. This one runs both of the others.
+  virtual absl::Status RunAllReduce(device::Tensor data, int64_t count);
 
  private:
   struct Posted;

@@ -23,9 +23,11 @@ struct PeerTrust {
   std::string key;  // of the view, from the coordinator; the same on every rank
   // Called for each peer that did not prove that it has the key, with a line for people; from the thread that connects.
   std::function<void(const std::string& line)> refused = [](const std::string&) {};
+  // Called, from that thread too, with a line for people when the ranks connect by another way than backend() said.
+  std::function<void(const std::string& line)> notice = [](const std::string&) {};
 };
 
-// A group as one of its ranks joins it. All but `rank` and `trust.refused` must be the same on every rank.
+// A group as one of its ranks joins it. All but `rank` and the functions of `trust` must be the same on every rank.
 struct CollectiveGroup {
   std::string name;  // one of those that the ranks' endpoints were made for
   int rank = 0;

@@ -107,7 +107,7 @@ absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateNcclEndpoint(device::D
 }
 
 absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateAutoEndpoint(device::Device& device, const Groups& groups) {
-  if (device.host_addressable()) return CreateHostEndpoint("ucx", groups);
+  if (device.host_addressable()) return UcxEndpoint::Create(groups, WithinNode::kSharedMemory);
   return AutoEndpoint::Create(device, groups);
 }
 
@@ -118,7 +118,7 @@ absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateNcclEndpoint(device::D
 }
 
 absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateAutoEndpoint(device::Device& device, const Groups& groups) {
-  if (device.host_addressable()) return CreateHostEndpoint("ucx", groups);
+  if (device.host_addressable()) return UcxEndpoint::Create(groups, WithinNode::kSharedMemory);
   return CreateStagedEndpoint("ucx", device, groups);
 }
 

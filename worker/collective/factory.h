@@ -18,7 +18,7 @@ namespace zerofleet::collective {
 //
 // On memory that the host cannot address, ucx and in_process go through pinned staging (staged.h), and auto is nccl, or
 // ucx where two ranks share a GPU or one of them has no NCCL; until Join its backend() is "auto". On host memory auto
-// is ucx.
+// is ucx, and shared memory for a group whose ranks share a machine.
 //
 // FailedPrecondition for one that is not in this build or not for this device, InvalidArgument for any other name.
 absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateCollectiveEndpoint(const std::string& backend,

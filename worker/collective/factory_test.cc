@@ -24,6 +24,24 @@ TEST(FactoryTest, MakesTheBackendsOfThisBuild) {
   EXPECT_EQ(Create("in_process").value()->backend(), "in_process");
 }
 
+// What the label of metrics and reports says, and why where it is not the first choice.
+TEST(FactoryTest, AutoSharesMemoryAmongTheRanksOfOneNode) {
+  const auto backend = [](const std::string& backend, const std::vector<int>& nodes) {
+    auto first = Create(backend).value(), second = Create(backend).value();
+    const auto communicator =
+        first->Join({.name = "data", .addresses = {first->address(), second->address()}, .nodes = nodes});
+    EXPECT_EQ(first->fallback_reason(), "");
+    return communicator.value()->backend();
+  };
+  EXPECT_EQ(backend("auto", {}), "shared_memory");
+  EXPECT_EQ(backend("auto", {0, 1}), "ucx");
+  EXPECT_EQ(backend("ucx", {}), "ucx");
+  auto mine = Create("auto").value(), other = Create("ucx").value();
+  const auto mixed = mine->Join({.name = "data", .addresses = {mine->address(), other->address()}});
+  EXPECT_EQ(mixed.value()->backend(), "ucx");
+  EXPECT_EQ(mine->fallback_reason(), "rank 1 shares no memory");
+}
+
 TEST(FactoryTest, SaysWhyItCannot) {
   const absl::Status nccl = Create("nccl").status();
   EXPECT_TRUE(absl::IsFailedPrecondition(nccl)) << nccl;

@@ -144,37 +144,13 @@ class InProcessCommunicator : public Communicator {
     return meeting_->Begin(rank(), call, [this] { return aborted(); });
   }
 
-  // What the ranks of `team` contribute from element `begin` on.
-  std::vector<const void*> Contributions(const std::vector<Call>& calls, int team, int64_t begin) const {
-    std::vector<const void*> contributions;
-    for (int mate = 0; mate < topology().SizeOf(team); mate++) {
-      contributions.push_back(calls[topology().FirstOf(team) + mate].full + begin * calls[0].element_bytes);
-    }
-    return contributions;
-  }
-
-  // Sums this rank's part of every call's `full`; in several teams a block at a time, one sum per team and one of
-  // those.
+  // Sums this rank's part of every call's `full`.
   void SumPart(const std::vector<Call>& calls, device::DType dtype, device::Tensor to, const SumChain& chain) {
-    constexpr int64_t kBlock = 4096;
     const Range mine = ShardRange(calls[0].count, size(), rank());
-    const int teams = topology().teams();
-    if (teams == 1) {
-      std::vector<const void*> contributions = Contributions(calls, 0, mine.begin);
-      if (chain.contributors > 0) contributions.resize(chain.contributors);
-      return SumInOrder(contributions, dtype, to, mine.size(), chain.initial);
-    }
-    std::vector<float> sums(teams * kBlock);
-    std::vector<const void*> team_sums;
-    for (int team = 0; team < teams; team++) team_sums.push_back(&sums[team * kBlock]);
-    for (int64_t begin = 0; begin < mine.size(); begin += kBlock) {
-      const Range block = Within(mine, begin, kBlock);
-      for (int team = 0; team < teams; team++) {
-        SumInOrder(Contributions(calls, team, block.begin), dtype, {&sums[team * kBlock], device::DType::kF32},
-                   block.size());
-      }
-      SumInOrder(team_sums, device::DType::kF32, to.Offset(begin), block.size());
-    }
+    std::vector<const void*> contributions;
+    for (const Call& call : calls) contributions.push_back(call.full + mine.begin * call.element_bytes);
+    if (chain.contributors > 0) contributions.resize(chain.contributors);
+    SumRanksInOrder(topology(), contributions, dtype, to, mine.size(), chain.initial);
   }
 
   const std::shared_ptr<Meeting> meeting_;

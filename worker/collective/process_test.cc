@@ -1,4 +1,5 @@
-// The UCX backend between real processes (collective_rank), over shared memory and over TCP.
+// Collectives between real processes (collective_rank): over UCX with all of its transports and with TCP alone, and
+// reading each other's memory.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -23,8 +24,9 @@ namespace {
 // A rank's process, with a pipe to its stdin and one from its stdout.
 class RankProcess {
  public:
-  RankProcess(int size, int rank, const std::string& generation, const std::string& scenario, const std::string& tls,
-              const std::vector<std::string>& teams = {}) {
+  // `transport`: what UCX is to use, or shared_memory.
+  RankProcess(int size, int rank, const std::string& generation, const std::string& scenario,
+              const std::string& transport, const std::vector<std::string>& teams = {}) {
     int in[2], out[2];
     EXPECT_EQ(pipe2(in, O_CLOEXEC), 0);
     EXPECT_EQ(pipe2(out, O_CLOEXEC), 0);
@@ -32,13 +34,14 @@ class RankProcess {
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, in[0], 0);
     posix_spawn_file_actions_adddup2(&actions, out[1], 1);
+    const bool shares_memory = transport == "shared_memory";
     std::vector<std::string> arguments = {ZEROFLEET_COLLECTIVE_RANK, absl::StrCat(size), absl::StrCat(rank), generation,
-                                          scenario};
+                                          absl::StrCat(shares_memory ? "shared_memory:" : "", scenario)};
     arguments.insert(arguments.end(), teams.begin(), teams.end());
     std::vector<char*> argv;
     for (std::string& argument : arguments) argv.push_back(argument.data());
     argv.push_back(nullptr);
-    setenv("UCX_TLS", tls.c_str(), 1);
+    setenv("UCX_TLS", shares_memory ? "all" : transport.c_str(), 1);
     EXPECT_EQ(posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), environ), 0);
     unsetenv("UCX_TLS");
     posix_spawn_file_actions_destroy(&actions);
@@ -170,8 +173,25 @@ TEST_P(ProcessTest, SurvivorsOfAKilledRankStayAliveUntilTold) {
   }
 }
 
+// Nobody tells them: a rank that reads its peers' memory sees for itself that one has ended.
+TEST(ProcessEndTest, RanksThatShareMemoryNoticeTheEndOfOne) {
+  for (const std::string scenario : {"streams", "trickles"}) {
+    Ranks ranks = Start(3, scenario, scenario, "shared_memory");
+    for (auto& rank : ranks) EXPECT_EQ(rank->ReadLine(), "joined\n");
+    for (auto& rank : ranks) EXPECT_EQ(rank->ReadLine(), "running\n");
+    ranks.back()->Kill();
+    ranks.pop_back();
+    const absl::Time killed = absl::Now();
+    for (auto& rank : ranks) EXPECT_EQ(rank->ReadLine(), "failed\n");
+    EXPECT_LT(absl::Now() - killed, absl::Seconds(5)) << "on a busy machine, too";
+    for (auto& rank : ranks) rank->Write("abort\n");
+    for (auto& rank : ranks) EXPECT_EQ(rank->Wait(), 0) << scenario;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Transports, ProcessTest,
-                         testing::Combine(testing::Values(2, 3), testing::Values("all", "tcp")), [](const auto& test) {
+                         testing::Combine(testing::Values(2, 3), testing::Values("all", "tcp", "shared_memory")),
+                         [](const auto& test) {
                            return absl::StrCat(std::get<1>(test.param), std::get<0>(test.param));
                          });
 

@@ -1,6 +1,7 @@
-// Collectives between processes over UCX (ucx_transport.h). Buffers are in host memory. Reductions are those of
-// ordered_reduce.h, gathers those of routed_gather.h. The scratch memory, at most 4 MiB, is allocated once and does not
-// depend on the messages' size (constant-size buffers, ZeRO §6.2).
+// Collectives between processes, of host memory: over UCX (ucx_transport.h), by the reductions of ordered_reduce.h and
+// the gathers of routed_gather.h, or, where all ranks of a group share a machine and the endpoint may, by reading each
+// other's memory (node_group.h) once they have greeted each other over UCX. The scratch memory, at most 4 MiB, is
+// allocated once and does not depend on the messages' size (constant-size buffers, ZeRO §6.2).
 #ifndef ZEROFLEET_WORKER_COLLECTIVE_UCX_H_
 #define ZEROFLEET_WORKER_COLLECTIVE_UCX_H_
 
@@ -10,25 +11,41 @@
 #include <vector>
 
 #include "worker/collective/endpoint.h"
+#include "worker/collective/node_segment.h"
 #include "worker/collective/ucx_transport.h"
 
 namespace zerofleet::collective {
 
+// What carries the operations of ranks that share a machine.
+enum class WithinNode : uint8_t { kUcx, kSharedMemory };
+
 class UcxEndpoint : public CollectiveEndpoint {
  public:
   // For groups of these names, each with a UCX worker of its own.
-  static absl::StatusOr<std::unique_ptr<UcxEndpoint>> Create(const std::vector<std::string>& groups = {"data"});
+  static absl::StatusOr<std::unique_ptr<UcxEndpoint>> Create(const std::vector<std::string>& groups = {"data"},
+                                                             WithinNode within_node = WithinNode::kUcx);
 
   std::string backend() const override { return "ucx"; }
   std::string address() const override { return address_; }
+  std::string fallback_reason() const override { return fallback_reason_; }
   absl::StatusOr<std::unique_ptr<Communicator>> Join(const CollectiveGroup& group) override;
 
  private:
-  using Transports = std::map<std::string, std::unique_ptr<UcxTransport>>;
-  explicit UcxEndpoint(Transports transports);
+  struct Place {
+    std::unique_ptr<UcxTransport> transport;  // null once joined
+    std::unique_ptr<NodeSegment> segment;     // null where memory is not shared
+  };
+  using Places = std::map<std::string, Place>;
+  UcxEndpoint(Places places, std::string refusal);
+  static std::string AddressOf(const Places& places);
+  // The addresses of the ranks' segments, by rank, if they are to share memory; else none, and maybe a reason.
+  std::vector<v1::NodeAddress> SharedBy(const CollectiveGroup& group,
+                                        const std::vector<v1::CollectiveAddress::Group>& ranks);
 
-  Transports transports_;  // by group's name; null once joined
+  Places places_;  // by group's name
   const std::string address_;
+  const std::string refusal_;  // why no memory is shared here; empty where it is, or is not asked for
+  std::string fallback_reason_;
 };
 
 }  // namespace zerofleet::collective

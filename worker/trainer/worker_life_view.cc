@@ -31,7 +31,9 @@ absl::Status WorkerLife::Enter(const v1::Assignment& assignment, uint64_t genera
   ZF_ASSIGN_OR_RETURN(
       parallel::GroupCommunicators groups,
       parallel::GroupCommunicators::Join(mesh, peers.transport, *endpoint_,
-                                         {.key = assignment.collective_key(), .refused = options_.refused_peer}));
+                                         {.key = assignment.collective_key(),
+                                          .refused = options_.refused_peer,
+                                          .notice = options_.note}));
   ZF_KILL_POINT("worker/groups-joined");
   const std::string reason = endpoint_->fallback_reason();
   options_.placed(

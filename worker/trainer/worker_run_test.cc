@@ -36,7 +36,7 @@ TEST_F(WorkerRunTest, TrainsEvaluatesSavesAndReports) {
   }
   std::sort(outcome.places.begin(), outcome.places.end());
   EXPECT_EQ(outcome.places[1].substr(0, 13), "rank 1 of 2, ");
-  EXPECT_NE(outcome.places[1].find(", collectives over ucx"), std::string::npos) << outcome.places[1];
+  EXPECT_NE(outcome.places[1].find(", collectives over shared_memory"), std::string::npos) << outcome.places[1];
   for (const absl::Status& lost : outcome.lost) EXPECT_EQ(lost, absl::OkStatus());
   EXPECT_EQ(outcome.Losses().size(), 8u);
   EXPECT_LT(outcome.Losses().back(), outcome.Losses().front());
