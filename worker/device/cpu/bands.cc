@@ -13,6 +13,7 @@
 #include "worker/device/cpu/kernels.h"
 #include "worker/device/cpu/matmul.h"
 #include "worker/device/cpu/matmul_primitive.h"
+#include "worker/device/cpu/row_sums.h"
 
 namespace zerofleet::device {
 namespace {
@@ -45,8 +46,8 @@ void CpuOps::LinearBackwardWeightBand(Stream& stream, const LinearBackwardWeight
                                                       .accumulate = true,
                                                       .whole_m = p.n}));
   if (p.dbias == nullptr) return;
-  pool_.RunBlocks(band.count, kernels::kColumnBlock, [&](int64_t begin, int64_t end) {
-    kernels::ColumnSums(p.m, p.n, begin, end, p.dy.Offset(band.first), p.dbias);
+  SumOverRows(pool_, p.m, band.count, {&p.dbias, 1}, [&](int64_t begin, int64_t end, float* partial) {
+    kernels::SumRows(end - begin, p.n, band.count, p.dy.Offset(begin * p.n + band.first), partial);
   });
 }
 

@@ -1,6 +1,6 @@
 // Vector arithmetic of the CPU ops: one thread, one contiguous range or row, any element type.
 //
-// kernels_elementwise.cc, kernels_rows.cc and kernels_products.cc hold them, compiled once for each instruction set and
+// kernels_elementwise.cc, _rows.cc, _products.cc and _random.cc hold them, compiled once for each instruction set and
 // chosen at run time (Highway). Arithmetic is fp32 whatever the storage; bf16 and fp16 are rounded as ToBF16 and ToF16
 // do. An element's value depends on its inputs alone: the last few elements of a range go through the same vector code
 // as the others, so a range cut in two gives the same bits. Sums depend on the length of the row only. To add one:
@@ -35,9 +35,7 @@ void Sgd(int64_t count, const UpdateFactors& factors, bool decay, Tensor gradien
 
 // --- Rows.
 void LayerNormRow(int64_t c, float epsilon, Tensor x, Tensor gamma, Tensor beta, Tensor y, float* mean, float* rstd);
-void LayerNormRowGradient(int64_t c, Tensor dy, Tensor x, Tensor gamma, float mean, float rstd, Tensor dx);
 void RmsNormRow(int64_t c, float epsilon, Tensor x, Tensor gamma, Tensor y, float* rstd);
-void RmsNormRowGradient(int64_t c, Tensor dy, Tensor x, Tensor gamma, float rstd, Tensor dx);
 // row = softmax(scale * row) in place; returns log of the sum of exp(scale * row). A NaN anywhere makes all NaN.
 float SoftmaxRow(int64_t count, float scale, float* row);
 // -log softmax(logits)[target]; with `gradient`, logits becomes gradient_scale * (softmax - onehot(target)), and *kept,
@@ -59,17 +57,23 @@ void RowDots(int64_t rows, int64_t k, Tensor x, Tensor w, float* y);
 // y(k) = sum over rows of weights[row] * w(row), in their order.
 void WeightedRows(int64_t rows, int64_t k, const float* weights, Tensor w, float* y);
 
-// --- Columns [begin, end), at most kColumnBlock of them, of an (m, stride) matrix, added over its rows.
+// Columns that one task takes of a matrix whose rows it adds.
 inline constexpr int64_t kColumnBlock = 128;
-// sums[j] += sum over rows of dy(row, j).
-void ColumnSums(int64_t m, int64_t stride, int64_t begin, int64_t end, Tensor dy, float* sums);
-// dgamma[j] += sum of dy * (x - mean) * rstd, dbeta[j] += sum of dy.
-void LayerNormColumns(int64_t m, int64_t stride, int64_t begin, int64_t end, Tensor dy, Tensor x, const float* mean,
-                      const float* rstd, float* dgamma, float* dbeta);
 
-// dgamma[j] += sum of dy * x * rstd.
-void RmsNormColumns(int64_t m, int64_t stride, int64_t begin, int64_t end, Tensor dy, Tensor x, const float* rstd,
-                    float* dgamma);
+// --- A few consecutive rows of c elements, whose sums over rows are added to what is there, row after row.
+// dx += the gradient through a norm; dgamma += dy * (x - mean) * rstd, dbeta += dy.
+void LayerNormRowsGradient(int64_t rows, int64_t c, Tensor dy, Tensor x, Tensor gamma, const float* mean,
+                           const float* rstd, Tensor dx, float* dgamma, float* dbeta);
+// dgamma += dy * x * rstd.
+void RmsNormRowsGradient(int64_t rows, int64_t c, Tensor dy, Tensor x, Tensor gamma, const float* rstd, Tensor dx,
+                         float* dgamma);
+// The second of both alone; rows are `stride` apart.
+void RmsNormColumns(int64_t rows, int64_t stride, int64_t c, Tensor dy, Tensor x, const float* rstd, float* dgamma);
+// sums += x; rows are `stride` apart.
+void SumRows(int64_t rows, int64_t stride, int64_t c, Tensor x, float* sums);
+
+// Elements `first` to first + count of the normal numbers of random_normal.h.
+void FillNormal(int64_t count, uint64_t seed, uint64_t stream_id, uint64_t first, double deviation, float* to);
 
 // The name of the instruction set in use.
 const char* TargetName();

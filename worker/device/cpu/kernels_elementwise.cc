@@ -13,7 +13,7 @@ namespace zerofleet::device::kernels::HWY_NAMESPACE {
 void GeluImpl(int64_t count, Tensor x, Tensor y) {
   WithType(x, [&](auto* from) HWY_ATTR {
     auto* to = static_cast<decltype(from)>(y.data);
-    ForVectors(count, [&](int64_t i, int64_t lanes) HWY_ATTR {
+    ForVectors(count, [&](int64_t i, int64_t lanes) ZF_BODY {
       const auto v = Read(from + i, lanes);
       Write(Gelu<VectorMath>(v), to + i, lanes);
     });
@@ -24,7 +24,7 @@ void GeluGradientImpl(int64_t count, Tensor x, Tensor dy, Tensor dx) {
   WithType(x, [&](auto* from) HWY_ATTR {
     const auto* upstream = static_cast<decltype(from)>(dy.data);
     auto* to = static_cast<decltype(from)>(dx.data);
-    ForVectors(count, [&](int64_t i, int64_t lanes) HWY_ATTR {
+    ForVectors(count, [&](int64_t i, int64_t lanes) ZF_BODY {
       const auto slope = GeluSlope<VectorMath>(Read(from + i, lanes));
       Write(hn::Mul(Read(upstream + i, lanes), slope), to + i, lanes);
     });
@@ -36,22 +36,22 @@ void AddImpl(int64_t count, Tensor a, Tensor b, Tensor y) {
     const auto* right = static_cast<decltype(left)>(b.data);
     auto* to = static_cast<decltype(left)>(y.data);
     ForVectors(count, [&](int64_t i, int64_t lanes)
-                          HWY_ATTR { Write(hn::Add(Read(left + i, lanes), Read(right + i, lanes)), to + i, lanes); });
+                          ZF_BODY { Write(hn::Add(Read(left + i, lanes), Read(right + i, lanes)), to + i, lanes); });
   });
 }
 
-// exp is right up to about 104; beyond it nothing is left of the sigmoid.
+// Where exp ends, nothing is left of the sigmoid.
 HWY_INLINE FloatVec Sigmoid(FloatVec x) {
   const auto one = hn::Set(FloatTag(), 1.0f), most = hn::Set(FloatTag(), 88.0f);
   const auto minus = hn::Neg(x);
-  return hn::Div(one, hn::Add(one, ExpKeepNaN(hn::IfThenElse(hn::Gt(minus, most), most, minus))));
+  return hn::Div(one, hn::Add(one, Exp(hn::IfThenElse(hn::Gt(minus, most), most, minus))));
 }
 
 void GateImpl(int64_t count, Tensor gate, Tensor up, Tensor y) {
   WithType(gate, [&](auto* left) HWY_ATTR {
     const auto* right = static_cast<decltype(left)>(up.data);
     auto* to = static_cast<decltype(left)>(y.data);
-    ForVectors(count, [&](int64_t i, int64_t lanes) HWY_ATTR {
+    ForVectors(count, [&](int64_t i, int64_t lanes) ZF_BODY {
       const auto g = Read(left + i, lanes);
       Write(hn::Mul(hn::Mul(g, Sigmoid(g)), Read(right + i, lanes)), to + i, lanes);
     });
@@ -65,7 +65,7 @@ void GateGradientImpl(int64_t count, Tensor gate, Tensor up, Tensor dy, Tensor d
     const auto *right = static_cast<T>(up.data), *upstream = static_cast<T>(dy.data);
     auto *to_left = static_cast<T>(dgate.data), *to_right = static_cast<T>(dup.data);
     const auto one = hn::Set(FloatTag(), 1.0f);
-    ForVectors(count, [&](int64_t i, int64_t lanes) HWY_ATTR {
+    ForVectors(count, [&](int64_t i, int64_t lanes) ZF_BODY {
       const auto g = Read(left + i, lanes), u = Read(right + i, lanes), d = Read(upstream + i, lanes);
       const auto s = Sigmoid(g), silu = hn::Mul(g, s);
       Write(hn::Mul(hn::Mul(d, u), hn::MulAdd(silu, hn::Sub(one, s), s)), to_left + i, lanes);
@@ -76,7 +76,7 @@ void GateGradientImpl(int64_t count, Tensor gate, Tensor up, Tensor dy, Tensor d
 
 void RotateHeadImpl(int64_t half, const float* cosines, const float* sines, bool back, Tensor head) {
   WithType(head, [&](auto* x) HWY_ATTR {
-    ForVectors(half, [&](int64_t i, int64_t lanes) HWY_ATTR {
+    ForVectors(half, [&](int64_t i, int64_t lanes) ZF_BODY {
       const auto a = Read(x + i, lanes), b = Read(x + half + i, lanes), c = Read(cosines + i, lanes);
       auto s = Read(sines + i, lanes);
       if (back) s = hn::Neg(s);
@@ -90,14 +90,14 @@ void RotateHeadImpl(int64_t half, const float* cosines, const float* sines, bool
 void ConvertImpl(int64_t count, Tensor from, Tensor to) {
   WithType(from, [&](auto* source) HWY_ATTR {
     WithType(to, [&](auto* target) HWY_ATTR {
-      ForVectors(count, [&](int64_t i, int64_t lanes) HWY_ATTR { Write(Read(source + i, lanes), target + i, lanes); });
+      ForVectors(count, [&](int64_t i, int64_t lanes) ZF_BODY { Write(Read(source + i, lanes), target + i, lanes); });
     });
   });
 }
 
 void AccumulateImpl(int64_t count, Tensor from, float* accumulator) {
   WithType(from, [&](auto* source) HWY_ATTR {
-    ForVectors(count, [&](int64_t i, int64_t lanes) HWY_ATTR {
+    ForVectors(count, [&](int64_t i, int64_t lanes) ZF_BODY {
       Write(hn::Add(Read(accumulator + i, lanes), Read(source + i, lanes)), accumulator + i, lanes);
     });
   });
@@ -107,24 +107,29 @@ double SumSquaresImpl(int64_t count, Tensor x) {
   constexpr int64_t kSums = 16;
   const hn::ScalableTag<double> d;
   const hn::Rebind<float, hn::ScalableTag<double>> half;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), float_lanes = FloatLanes();
   HWY_ALIGN double sums[kSums] = {};
   HWY_ALIGN float values[kSums];
   WithType(x, [&](auto* source) HWY_ATTR {
-    for (int64_t i = 0; i < count; i += kSums) {
-      const float* row = values;
-      if constexpr (std::is_same_v<decltype(source), float*>) {
-        if (i + kSums <= count) row = source + i;
-      }
-      if (row == values) {
-        for (int64_t j = 0; j < kSums; ++j) values[j] = i + j < count ? ToFloat(source[i + j]) : 0.0f;
-      }
+    const auto add = [&](const float* row) ZF_BODY {
       for (int64_t j = 0; j < kSums; j += lanes) {
         const auto v = hn::PromoteTo(d, hn::LoadU(half, row + j));
         // The square of a float is exact in double, so that fused or not makes no difference.
         hn::Store(hn::MulAdd(v, v, hn::Load(d, sums + j)), d, sums + j);
       }
+    };
+    int64_t i = 0;
+    for (; i + kSums <= count; i += kSums) {
+      if constexpr (std::is_same_v<decltype(source), float*>) {
+        add(source + i);
+      } else {
+        for (int64_t j = 0; j < kSums; j += float_lanes) Store(Load(source + i + j), values + j);
+        add(values);
+      }
     }
+    if (i == count) return;
+    for (int64_t j = 0; j < kSums; ++j) values[j] = i + j < count ? ToFloat(source[i + j]) : 0.0f;
+    add(values);
   });
   double total = 0;
   for (const double sum : sums) total += sum;
@@ -134,10 +139,6 @@ double SumSquaresImpl(int64_t count, Tensor x) {
 // The kernels of the update read and write several long vectors once, more than caches hold: what they will need is
 // asked for this far ahead, also beyond the page at which the processor's own prefetching ends.
 constexpr int64_t kAheadBytes = 2048;
-
-// Their bodies are inlined in both places from which ForVectors calls them: where GCC leaves one a call, it reads what
-// the body refers to, pointers and a dozen factors, from memory again for each vector.
-#define ZF_UPDATE_BODY HWY_ATTR __attribute__((always_inline))
 
 template <typename T>
 HWY_INLINE void PrefetchAhead(const T* at) {
@@ -164,7 +165,7 @@ HWY_INLINE void AdamWTyped(int64_t count, const UpdateFactors& f, bool decay, co
                            float* exp_avg, float* exp_avg_sq, P* parameter) {
   const auto factors = MakeAdamWElements<VectorMath>(f, decay);
   const bool streams = CanStream(parameter);
-  ForVectors(count, [&](int64_t i, int64_t lanes) ZF_UPDATE_BODY {
+  ForVectors(count, [&](int64_t i, int64_t lanes) ZF_BODY {
     PrefetchAhead(gradient + i);
     PrefetchAhead(master + i);
     PrefetchAhead(exp_avg + i);
@@ -199,7 +200,7 @@ HWY_INLINE void SgdTyped(int64_t count, const UpdateFactors& f, bool decay, cons
                          float* momentum, P* parameter) {
   const auto factors = MakeSgdElements<VectorMath>(f, decay);
   const bool streams = CanStream(parameter);
-  ForVectors(count, [&](int64_t i, int64_t lanes) ZF_UPDATE_BODY {
+  ForVectors(count, [&](int64_t i, int64_t lanes) ZF_BODY {
     PrefetchAhead(gradient + i);
     PrefetchAhead(master + i);
     PrefetchAhead(momentum + i);
@@ -226,8 +227,6 @@ void SgdImpl(int64_t count, const UpdateFactors& factors, bool decay, Tensor gra
     });
   });
 }
-
-#undef ZF_UPDATE_BODY
 
 const char* TargetNameImpl() { return hwy::TargetName(HWY_TARGET); }
 

@@ -12,25 +12,21 @@
 HWY_BEFORE_NAMESPACE();
 namespace zerofleet::device::kernels::HWY_NAMESPACE {
 
-// Rows whose partial sums are added to the total at once: shorter chains of fp32 additions, less rounding.
-constexpr int64_t kRowsPerPartial = 64;
-
 template <typename T>
 HWY_INLINE void LayerNormRowTyped(int64_t c, float epsilon, const T* x, const T* gamma, const T* beta, T* y,
                                   float* mean, float* rstd) {
   const FloatTag d;
-  auto sum = hn::Zero(d);
-  ForVectors(c, [&](int64_t i, int64_t lanes) HWY_ATTR { sum = hn::Add(sum, Read(x + i, lanes)); });
-  *mean = Sum(sum) / static_cast<float>(c);
+  *mean = Sum(SumVectors(
+              c, [&](int64_t i, int64_t lanes, FloatVec sum) ZF_BODY { return hn::Add(sum, Read(x + i, lanes)); })) /
+          static_cast<float>(c);
   const auto mu = hn::Set(d, *mean);
-  auto squares = hn::Zero(d);
-  ForVectors(c, [&](int64_t i, int64_t lanes) HWY_ATTR {
+  const float squares = Sum(SumVectors(c, [&](int64_t i, int64_t lanes, FloatVec sum) ZF_BODY {
     const auto centred = hn::Sub(Read(x + i, lanes, *mean), mu);
-    squares = hn::MulAdd(centred, centred, squares);
-  });
-  *rstd = 1.0f / std::sqrt(Sum(squares) / static_cast<float>(c) + epsilon);
+    return hn::MulAdd(centred, centred, sum);
+  }));
+  *rstd = 1.0f / std::sqrt(squares / static_cast<float>(c) + epsilon);
   const auto scale = hn::Set(d, *rstd);
-  ForVectors(c, [&](int64_t i, int64_t lanes) HWY_ATTR {
+  ForVectors(c, [&](int64_t i, int64_t lanes) ZF_BODY {
     const auto normal = hn::Mul(hn::Sub(Read(x + i, lanes), mu), scale);
     Write(hn::MulAdd(normal, Read(gamma + i, lanes), Read(beta + i, lanes)), y + i, lanes);
   });
@@ -45,47 +41,61 @@ void LayerNormRowImpl(int64_t c, float epsilon, Tensor x, Tensor gamma, Tensor b
   });
 }
 
-// With n = (x - mean) rstd and g = dy gamma: dx += (g - mean(g) - n mean(g n)) rstd.
+// With n = (x - mean) rstd and g = dy gamma: dx += (g - mean(g) - n mean(g n)) rstd. Row by row, so that what the
+// second pass reads is still in the first-level cache; it also adds to the sums over rows, dgamma and dbeta.
 template <typename T>
 HWY_INLINE void LayerNormRowGradientTyped(int64_t c, const T* dy, const T* x, const T* gamma, float mean, float rstd,
-                                          T* dx) {
+                                          T* dx, float* dgamma, float* dbeta) {
   const FloatTag d;
   const auto mu = hn::Set(d, mean), scale = hn::Set(d, rstd);
-  auto sum = hn::Zero(d), dot = hn::Zero(d);
-  ForVectors(c, [&](int64_t i, int64_t lanes) HWY_ATTR {
-    const auto g = hn::Mul(Read(dy + i, lanes), Read(gamma + i, lanes));
-    const auto normal = hn::Mul(hn::Sub(Read(x + i, lanes), mu), scale);
+  auto sum_a = hn::Zero(d), sum_b = sum_a, dot_a = sum_a, dot_b = sum_a;
+  const int64_t lanes = FloatLanes();
+  const auto add = [&](int64_t i, int64_t count, FloatVec& sum, FloatVec& dot) ZF_BODY {
+    const auto g = hn::Mul(Read(dy + i, count), Read(gamma + i, count));
+    const auto normal = hn::Mul(hn::Sub(Read(x + i, count), mu), scale);
     sum = hn::Add(sum, g);
     dot = hn::MulAdd(g, normal, dot);
-  });
-  const auto mean_g = hn::Set(d, Sum(sum) / static_cast<float>(c));
-  const auto mean_gn = hn::Set(d, Sum(dot) / static_cast<float>(c));
-  ForVectors(c, [&](int64_t i, int64_t lanes) HWY_ATTR {
-    const auto g = hn::Mul(Read(dy + i, lanes), Read(gamma + i, lanes));
-    const auto normal = hn::Mul(hn::Sub(Read(x + i, lanes), mu), scale);
-    Write(LayerNormGradient<VectorMath>(Read(dx + i, lanes), g, normal, scale, mean_g, mean_gn), dx + i, lanes);
+  };
+  int64_t at = 0;
+  for (; at + 2 * lanes <= c; at += 2 * lanes) {
+    add(at, lanes, sum_a, dot_a);
+    add(at + lanes, lanes, sum_b, dot_b);
+  }
+  for (; at + lanes <= c; at += lanes) add(at, lanes, sum_a, dot_a);
+  if (at < c) add(at, c - at, sum_b, dot_b);
+  const auto mean_g = hn::Set(d, Sum(hn::Add(sum_a, sum_b)) / static_cast<float>(c));
+  const auto mean_gn = hn::Set(d, Sum(hn::Add(dot_a, dot_b)) / static_cast<float>(c));
+  ForVectors(c, [&](int64_t i, int64_t count) ZF_BODY {
+    const auto upstream = Read(dy + i, count);
+    const auto g = hn::Mul(upstream, Read(gamma + i, count));
+    const auto normal = hn::Mul(hn::Sub(Read(x + i, count), mu), scale);
+    Write(LayerNormGradient<VectorMath>(Read(dx + i, count), g, normal, scale, mean_g, mean_gn), dx + i, count);
+    Write(hn::MulAdd(upstream, normal, Read(dgamma + i, count)), dgamma + i, count);
+    Write(hn::Add(Read(dbeta + i, count), upstream), dbeta + i, count);
   });
 }
 
-void LayerNormRowGradientImpl(int64_t c, Tensor dy, Tensor x, Tensor gamma, float mean, float rstd, Tensor dx) {
-  WithType(x, [&](auto* row) HWY_ATTR {
-    using T = decltype(row);
-    LayerNormRowGradientTyped(c, static_cast<T>(dy.data), row, static_cast<T>(gamma.data), mean, rstd,
-                              static_cast<T>(dx.data));
+void LayerNormRowsGradientImpl(int64_t rows, int64_t c, Tensor dy, Tensor x, Tensor gamma, const float* mean,
+                               const float* rstd, Tensor dx, float* dgamma, float* dbeta) {
+  WithType(x, [&](auto* from) HWY_ATTR {
+    using T = decltype(from);
+    for (int64_t row = 0; row < rows; ++row) {
+      LayerNormRowGradientTyped(c, static_cast<T>(dy.data) + row * c, from + row * c, static_cast<T>(gamma.data),
+                                mean[row], rstd[row], static_cast<T>(dx.data) + row * c, dgamma, dbeta);
+    }
   });
 }
 
 template <typename T>
 HWY_INLINE void RmsNormRowTyped(int64_t c, float epsilon, const T* x, const T* gamma, T* y, float* rstd) {
   const FloatTag d;
-  auto squares = hn::Zero(d);
-  ForVectors(c, [&](int64_t i, int64_t lanes) HWY_ATTR {
+  const float squares = Sum(SumVectors(c, [&](int64_t i, int64_t lanes, FloatVec sum) ZF_BODY {
     const auto v = Read(x + i, lanes);
-    squares = hn::MulAdd(v, v, squares);
-  });
-  *rstd = 1.0f / std::sqrt(Sum(squares) / static_cast<float>(c) + epsilon);
+    return hn::MulAdd(v, v, sum);
+  }));
+  *rstd = 1.0f / std::sqrt(squares / static_cast<float>(c) + epsilon);
   const auto scale = hn::Set(d, *rstd);
-  ForVectors(c, [&](int64_t i, int64_t lanes) HWY_ATTR {
+  ForVectors(c, [&](int64_t i, int64_t lanes) ZF_BODY {
     Write(hn::Mul(hn::Mul(Read(x + i, lanes), scale), Read(gamma + i, lanes)), y + i, lanes);
   });
 }
@@ -97,58 +107,67 @@ void RmsNormRowImpl(int64_t c, float epsilon, Tensor x, Tensor gamma, Tensor y, 
   });
 }
 
-// With n = x rstd and g = dy gamma: dx += (g - n mean(g n)) rstd.
+// With n = x rstd and g = dy gamma: dx += (g - n mean(g n)) rstd, dgamma += dy n.
 template <typename T>
-HWY_INLINE void RmsNormRowGradientTyped(int64_t c, const T* dy, const T* x, const T* gamma, float rstd, T* dx) {
+HWY_INLINE void RmsNormRowGradientTyped(int64_t c, const T* dy, const T* x, const T* gamma, float rstd, T* dx,
+                                        float* dgamma) {
   const FloatTag d;
   const auto scale = hn::Set(d, rstd);
-  auto dot = hn::Zero(d);
-  ForVectors(c, [&](int64_t i, int64_t lanes) HWY_ATTR {
+  const float dot = Sum(SumVectors(c, [&](int64_t i, int64_t lanes, FloatVec sum) ZF_BODY {
     const auto g = hn::Mul(Read(dy + i, lanes), Read(gamma + i, lanes));
-    dot = hn::MulAdd(g, hn::Mul(Read(x + i, lanes), scale), dot);
-  });
-  const auto mean = hn::Set(d, Sum(dot) / static_cast<float>(c));
-  ForVectors(c, [&](int64_t i, int64_t lanes) HWY_ATTR {
-    const auto g = hn::Mul(Read(dy + i, lanes), Read(gamma + i, lanes));
+    return hn::MulAdd(g, hn::Mul(Read(x + i, lanes), scale), sum);
+  }));
+  const auto mean = hn::Set(d, dot / static_cast<float>(c));
+  ForVectors(c, [&](int64_t i, int64_t lanes) ZF_BODY {
+    const auto upstream = Read(dy + i, lanes);
+    const auto g = hn::Mul(upstream, Read(gamma + i, lanes));
     const auto normal = hn::Mul(Read(x + i, lanes), scale);
     const auto gradient = hn::Mul(hn::NegMulAdd(normal, mean, g), scale);
     Write(hn::Add(Read(dx + i, lanes), gradient), dx + i, lanes);
+    Write(hn::MulAdd(upstream, normal, Read(dgamma + i, lanes)), dgamma + i, lanes);
   });
 }
 
-void RmsNormRowGradientImpl(int64_t c, Tensor dy, Tensor x, Tensor gamma, float rstd, Tensor dx) {
-  WithType(x, [&](auto* row) HWY_ATTR {
-    using T = decltype(row);
-    RmsNormRowGradientTyped(c, static_cast<T>(dy.data), row, static_cast<T>(gamma.data), rstd, static_cast<T>(dx.data));
+void RmsNormRowsGradientImpl(int64_t rows, int64_t c, Tensor dy, Tensor x, Tensor gamma, const float* rstd, Tensor dx,
+                             float* dgamma) {
+  WithType(x, [&](auto* from) HWY_ATTR {
+    using T = decltype(from);
+    for (int64_t row = 0; row < rows; ++row) {
+      RmsNormRowGradientTyped(c, static_cast<T>(dy.data) + row * c, from + row * c, static_cast<T>(gamma.data),
+                              rstd[row], static_cast<T>(dx.data) + row * c, dgamma);
+    }
   });
 }
 
 HWY_INLINE float RowMax(int64_t count, const float* row) {
   const FloatTag d;
-  auto largest = hn::Set(d, row[0]);
-  ForVectors(count,
-             [&](int64_t i, int64_t lanes) HWY_ATTR { largest = hn::Max(largest, Read(row + i, lanes, row[0])); });
-  return hn::GetLane(hn::MaxOfLanes(d, largest));
+  const int64_t lanes = FloatLanes();
+  auto a = hn::Set(d, row[0]), b = a;
+  int64_t i = 0;
+  for (; i + 2 * lanes <= count; i += 2 * lanes) {
+    a = hn::Max(a, Load(row + i));
+    b = hn::Max(b, Load(row + i + lanes));
+  }
+  for (; i < count; i += lanes) a = hn::Max(a, Read(row + i, std::min(lanes, count - i), row[0]));
+  return hn::GetLane(hn::MaxOfLanes(d, hn::Max(a, b)));
 }
 
 // row = exp(scale * row - shift); returns the sum.
 HWY_INLINE float ExpRow(int64_t count, float scale, float shift, float* row) {
   const FloatTag d;
   const auto factor = hn::Set(d, scale), offset = hn::Set(d, shift);
-  auto sum = hn::Zero(d);
   const float padding = -HUGE_VALF;  // exp of it is 0
-  ForVectors(count, [&](int64_t i, int64_t lanes) HWY_ATTR {
-    const auto e = ExpKeepNaN(hn::MulSub(factor, Read(row + i, lanes, padding), offset));
-    sum = hn::Add(sum, e);
+  return Sum(SumVectors(count, [&](int64_t i, int64_t lanes, FloatVec sum) ZF_BODY {
+    const auto e = Exp(hn::MulSub(factor, Read(row + i, lanes, padding), offset));
     Write(e, row + i, lanes);
-  });
-  return Sum(sum);
+    return hn::Add(sum, e);
+  }));
 }
 
 HWY_INLINE void ScaleRow(int64_t count, float scale, float* row) {
   const auto factor = hn::Set(FloatTag(), scale);
   ForVectors(count,
-             [&](int64_t i, int64_t lanes) HWY_ATTR { Write(hn::Mul(factor, Read(row + i, lanes)), row + i, lanes); });
+             [&](int64_t i, int64_t lanes) ZF_BODY { Write(hn::Mul(factor, Read(row + i, lanes)), row + i, lanes); });
 }
 
 float SoftmaxRowImpl(int64_t count, float scale, float* row) {
@@ -192,93 +211,41 @@ void LogitsGradientRowImpl(int64_t count, const LogitsGradient& gradient, float*
 void AttentionGradientRowImpl(int64_t count, float scale, float logsumexp, float delta, float* scores, float* dp) {
   const FloatTag d;
   const auto factor = hn::Set(d, scale), shift = hn::Set(d, logsumexp), offset = hn::Set(d, delta);
-  ForVectors(count, [&](int64_t i, int64_t lanes) HWY_ATTR {
-    const auto p = ExpKeepNaN(hn::MulSub(factor, Read(scores + i, lanes), shift));
+  ForVectors(count, [&](int64_t i, int64_t lanes) ZF_BODY {
+    const auto p = Exp(hn::MulSub(factor, Read(scores + i, lanes), shift));
     Write(p, scores + i, lanes);
     Write(hn::Mul(hn::Mul(p, hn::Sub(Read(dp + i, lanes), offset)), factor), dp + i, lanes);
   });
 }
 
 float DotImpl(int64_t count, const float* a, const float* b) {
-  auto sum = hn::Zero(FloatTag());
-  ForVectors(count,
-             [&](int64_t i, int64_t lanes) HWY_ATTR { sum = hn::MulAdd(Read(a + i, lanes), Read(b + i, lanes), sum); });
-  return Sum(sum);
+  return Sum(SumVectors(count, [&](int64_t i, int64_t lanes, FloatVec sum)
+                                   ZF_BODY { return hn::MulAdd(Read(a + i, lanes), Read(b + i, lanes), sum); }));
 }
 
-// Adds `partial` to `total` and clears it.
-HWY_INLINE void Flush(int64_t count, float* partial, float* total) {
-  for (int64_t j = 0; j < count; ++j) {
-    total[j] += partial[j];
-    partial[j] = 0.0f;
-  }
-}
-
-void ColumnSumsImpl(int64_t m, int64_t stride, int64_t begin, int64_t end, Tensor dy, float* sums) {
-  HWY_ALIGN float partial[kColumnBlock + kMaxLanes] = {};
-  float total[kColumnBlock] = {};
-  const int64_t width = end - begin;
-  WithType(dy, [&](auto* from) HWY_ATTR {
-    for (int64_t row = 0; row < m; ++row) {
-      const auto* values = from + row * stride + begin;
-      ForVectors(width, [&](int64_t j, int64_t lanes)
-                            HWY_ATTR { Store(hn::Add(Load(partial + j), Read(values + j, lanes)), partial + j); });
-      if ((row + 1) % kRowsPerPartial == 0) Flush(width, partial, total);
-    }
-  });
-  Flush(width, partial, total);
-  for (int64_t j = 0; j < width; ++j) sums[begin + j] += total[j];
-}
-
-void LayerNormColumnsImpl(int64_t m, int64_t stride, int64_t begin, int64_t end, Tensor dy, Tensor x, const float* mean,
-                          const float* rstd, float* dgamma, float* dbeta) {
-  HWY_ALIGN float partial_gamma[kColumnBlock + kMaxLanes] = {}, partial_beta[kColumnBlock + kMaxLanes] = {};
-  float total_gamma[kColumnBlock] = {}, total_beta[kColumnBlock] = {};
-  const int64_t width = end - begin;
+void SumRowsImpl(int64_t rows, int64_t stride, int64_t c, Tensor x, float* sums) {
   WithType(x, [&](auto* from) HWY_ATTR {
-    const FloatTag d;
-    const auto* upstream = static_cast<decltype(from)>(dy.data);
-    for (int64_t row = 0; row < m; ++row) {
-      const auto mu = hn::Set(d, mean[row]), scale = hn::Set(d, rstd[row]);
-      const int64_t at = row * stride + begin;
-      ForVectors(width, [&](int64_t j, int64_t lanes) HWY_ATTR {
-        const auto g = Read(upstream + at + j, lanes);
-        const auto normal = hn::Mul(hn::Sub(Read(from + at + j, lanes), mu), scale);
-        Store(hn::MulAdd(g, normal, Load(partial_gamma + j)), partial_gamma + j);
-        Store(hn::Add(Load(partial_beta + j), g), partial_beta + j);
-      });
-      if ((row + 1) % kRowsPerPartial != 0) continue;
-      Flush(width, partial_gamma, total_gamma);
-      Flush(width, partial_beta, total_beta);
+    for (int64_t row = 0; row < rows; ++row) {
+      const auto* values = from + row * stride;
+      ForVectors(c, [&](int64_t j, int64_t lanes)
+                        ZF_BODY { Write(hn::Add(Read(sums + j, lanes), Read(values + j, lanes)), sums + j, lanes); });
     }
   });
-  Flush(width, partial_gamma, total_gamma);
-  Flush(width, partial_beta, total_beta);
-  for (int64_t j = 0; j < width; ++j) {
-    dgamma[begin + j] += total_gamma[j];
-    dbeta[begin + j] += total_beta[j];
-  }
 }
 
-void RmsNormColumnsImpl(int64_t m, int64_t stride, int64_t begin, int64_t end, Tensor dy, Tensor x, const float* rstd,
+void RmsNormColumnsImpl(int64_t rows, int64_t stride, int64_t c, Tensor dy, Tensor x, const float* rstd,
                         float* dgamma) {
-  HWY_ALIGN float partial[kColumnBlock + kMaxLanes] = {};
-  float total[kColumnBlock] = {};
-  const int64_t width = end - begin;
   WithType(x, [&](auto* from) HWY_ATTR {
     const auto* upstream = static_cast<decltype(from)>(dy.data);
-    for (int64_t row = 0; row < m; ++row) {
+    for (int64_t row = 0; row < rows; ++row) {
       const auto scale = hn::Set(FloatTag(), rstd[row]);
-      const int64_t at = row * stride + begin;
-      ForVectors(width, [&](int64_t j, int64_t lanes) HWY_ATTR {
+      const int64_t at = row * stride;
+      ForVectors(c, [&](int64_t j, int64_t lanes) ZF_BODY {
         const auto normal = hn::Mul(Read(from + at + j, lanes), scale);
-        Store(hn::MulAdd(Read(upstream + at + j, lanes), normal, Load(partial + j)), partial + j);
+        Write(hn::MulAdd(Read(upstream + at + j, lanes), normal, Read(dgamma + j, lanes)), dgamma + j, lanes);
       });
-      if ((row + 1) % kRowsPerPartial == 0) Flush(width, partial, total);
     }
   });
-  Flush(width, partial, total);
-  for (int64_t j = 0; j < width; ++j) dgamma[begin + j] += total[j];
 }
 
 }  // namespace zerofleet::device::kernels::HWY_NAMESPACE
@@ -288,7 +255,7 @@ HWY_AFTER_NAMESPACE();
 namespace zerofleet::device::kernels {
 
 HWY_EXPORT(LayerNormRowImpl);
-HWY_EXPORT(LayerNormRowGradientImpl);
+HWY_EXPORT(LayerNormRowsGradientImpl);
 HWY_EXPORT(SoftmaxRowImpl);
 HWY_EXPORT(CrossEntropyRowImpl);
 HWY_EXPORT(ExpFromLargestImpl);
@@ -296,17 +263,17 @@ HWY_EXPORT(ScaleImpl);
 HWY_EXPORT(LogitsGradientRowImpl);
 HWY_EXPORT(AttentionGradientRowImpl);
 HWY_EXPORT(DotImpl);
-HWY_EXPORT(ColumnSumsImpl);
-HWY_EXPORT(LayerNormColumnsImpl);
+HWY_EXPORT(SumRowsImpl);
 HWY_EXPORT(RmsNormRowImpl);
-HWY_EXPORT(RmsNormRowGradientImpl);
+HWY_EXPORT(RmsNormRowsGradientImpl);
 HWY_EXPORT(RmsNormColumnsImpl);
 
 void LayerNormRow(int64_t c, float epsilon, Tensor x, Tensor gamma, Tensor beta, Tensor y, float* mean, float* rstd) {
   HWY_DYNAMIC_DISPATCH(LayerNormRowImpl)(c, epsilon, x, gamma, beta, y, mean, rstd);
 }
-void LayerNormRowGradient(int64_t c, Tensor dy, Tensor x, Tensor gamma, float mean, float rstd, Tensor dx) {
-  HWY_DYNAMIC_DISPATCH(LayerNormRowGradientImpl)(c, dy, x, gamma, mean, rstd, dx);
+void LayerNormRowsGradient(int64_t rows, int64_t c, Tensor dy, Tensor x, Tensor gamma, const float* mean,
+                           const float* rstd, Tensor dx, float* dgamma, float* dbeta) {
+  HWY_DYNAMIC_DISPATCH(LayerNormRowsGradientImpl)(rows, c, dy, x, gamma, mean, rstd, dx, dgamma, dbeta);
 }
 float SoftmaxRow(int64_t count, float scale, float* row) {
   return HWY_DYNAMIC_DISPATCH(SoftmaxRowImpl)(count, scale, row);
@@ -326,23 +293,18 @@ void AttentionGradientRow(int64_t count, float scale, float logsumexp, float del
   HWY_DYNAMIC_DISPATCH(AttentionGradientRowImpl)(count, scale, logsumexp, delta, scores, dp);
 }
 float Dot(int64_t count, const float* a, const float* b) { return HWY_DYNAMIC_DISPATCH(DotImpl)(count, a, b); }
-void ColumnSums(int64_t m, int64_t stride, int64_t begin, int64_t end, Tensor dy, float* sums) {
-  HWY_DYNAMIC_DISPATCH(ColumnSumsImpl)(m, stride, begin, end, dy, sums);
+void SumRows(int64_t rows, int64_t stride, int64_t c, Tensor x, float* sums) {
+  HWY_DYNAMIC_DISPATCH(SumRowsImpl)(rows, stride, c, x, sums);
 }
-void LayerNormColumns(int64_t m, int64_t stride, int64_t begin, int64_t end, Tensor dy, Tensor x, const float* mean,
-                      const float* rstd, float* dgamma, float* dbeta) {
-  HWY_DYNAMIC_DISPATCH(LayerNormColumnsImpl)(m, stride, begin, end, dy, x, mean, rstd, dgamma, dbeta);
-}
-
 void RmsNormRow(int64_t c, float epsilon, Tensor x, Tensor gamma, Tensor y, float* rstd) {
   HWY_DYNAMIC_DISPATCH(RmsNormRowImpl)(c, epsilon, x, gamma, y, rstd);
 }
-void RmsNormRowGradient(int64_t c, Tensor dy, Tensor x, Tensor gamma, float rstd, Tensor dx) {
-  HWY_DYNAMIC_DISPATCH(RmsNormRowGradientImpl)(c, dy, x, gamma, rstd, dx);
+void RmsNormRowsGradient(int64_t rows, int64_t c, Tensor dy, Tensor x, Tensor gamma, const float* rstd, Tensor dx,
+                         float* dgamma) {
+  HWY_DYNAMIC_DISPATCH(RmsNormRowsGradientImpl)(rows, c, dy, x, gamma, rstd, dx, dgamma);
 }
-void RmsNormColumns(int64_t m, int64_t stride, int64_t begin, int64_t end, Tensor dy, Tensor x, const float* rstd,
-                    float* dgamma) {
-  HWY_DYNAMIC_DISPATCH(RmsNormColumnsImpl)(m, stride, begin, end, dy, x, rstd, dgamma);
+void RmsNormColumns(int64_t rows, int64_t stride, int64_t c, Tensor dy, Tensor x, const float* rstd, float* dgamma) {
+  HWY_DYNAMIC_DISPATCH(RmsNormColumnsImpl)(rows, stride, c, dy, x, rstd, dgamma);
 }
 
 }  // namespace zerofleet::device::kernels

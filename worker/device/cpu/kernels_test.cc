@@ -1,6 +1,7 @@
 // The vector kernels on every instruction set that this CPU and this build share, the plain baseline included.
 #include "worker/device/cpu/kernels.h"
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "hwy/targets.h"
 #include "worker/device/element_math.h"
+#include "worker/device/random_normal.h"
 
 namespace zerofleet::device {
 namespace {
@@ -107,11 +109,66 @@ TEST(KernelsTest, ProductsWithAVectorAreSumsOnEveryTarget) {
   }
 }
 
+// The error of exp in units in the last place of the result, over all that softmax and the gates may ask for.
+TEST(KernelsTest, ExpIsWithinOneAndAHalfUnitsInTheLastPlace) {
+  constexpr int64_t kCount = 200'000;
+  std::vector<float> x(kCount);
+  for (int64_t i = 0; i < kCount; ++i) x[i] = -87.3f + 175.3f * static_cast<float>(i) / kCount;
+  OnEveryTarget([&] {
+    std::vector<float> y = x;
+    kernels::LogitsGradientRow(kCount, {.largest = 0.0f, .factor = 1.0f}, y.data());
+    double worst = 0;
+    for (int64_t i = 0; i < kCount; ++i) {
+      const double exact = std::exp(static_cast<double>(x[i]));
+      worst = std::max(worst, std::abs(y[i] - exact) / std::ldexp(1.0, std::ilogb(exact) - 23));
+    }
+    EXPECT_LT(worst, 1.5);
+    EXPECT_GT(worst, 0.5) << "not measured";
+    std::vector<float> ends = {0.0f, -87.4f, -1e30f, -HUGE_VALF, std::nanf("")};
+    kernels::LogitsGradientRow(5, {.largest = 0.0f, .factor = 1.0f}, ends.data());
+    EXPECT_EQ(ends[0], 1.0f);
+    for (const int below : {1, 2, 3}) EXPECT_EQ(ends[below], 0.0f) << below;
+    EXPECT_TRUE(std::isnan(ends[4]));
+  });
+}
+
+// Any range of the stream, and nearly always the bits of the plain generator.
+TEST(KernelsTest, NormalNumbersAreThoseOfTheGenerator) {
+  constexpr int64_t kCount = 20'000;
+  std::vector<float> want(kCount);
+  for (int64_t i = 0; i < kCount; ++i) want[i] = NormalsOfBlock(7, 3, i / 4, 0.02).value[i % 4];
+  OnEveryTarget([&] {
+    std::vector<float> all(kCount);
+    kernels::FillNormal(kCount, 7, 3, 0, 0.02, all.data());
+    int64_t differ = 0;
+    for (int64_t i = 0; i < kCount; ++i) {
+      ASSERT_NEAR(all[i], want[i], 1e-7f * std::abs(want[i])) << i;
+      differ += all[i] != want[i];
+    }
+    EXPECT_LT(differ, 3);
+    for (const int64_t first : {0, 1, 2, 3, 30, 61}) {
+      for (const int64_t count : {1, 2, 3, 15, 64, 77}) {
+        std::vector<float> part(count);
+        kernels::FillNormal(count, 7, 3, first, 0.02, part.data());
+        EXPECT_TRUE(std::equal(part.begin(), part.end(), all.begin() + first)) << first << ", " << count;
+      }
+    }
+  });
+}
+
 TEST(KernelsTest, SumSquaresHasTheSameBitsEverywhere) {
   auto values = Values(1003, 2);
   const double want = kernels::SumSquares(1003, Floats(values));
   EXPECT_GT(want, 300);
-  OnEveryTarget([&] { EXPECT_EQ(kernels::SumSquares(1003, Floats(values)), want); });
+  std::vector<BF16> half(values.size());
+  kernels::Convert(1003, Floats(values), {half.data(), DType::kBF16});
+  double half_sums[16] = {}, half_want = 0;
+  for (size_t i = 0; i < half.size(); ++i) half_sums[i % 16] += std::pow(static_cast<double>(ToFloat(half[i])), 2);
+  for (const double sum : half_sums) half_want += sum;
+  OnEveryTarget([&] {
+    EXPECT_EQ(kernels::SumSquares(1003, Floats(values)), want);
+    EXPECT_EQ(kernels::SumSquares(1003, {half.data(), DType::kBF16}), half_want);
+  });
 }
 
 // The results of several kernels, to be compared between instruction sets.
@@ -128,13 +185,15 @@ std::vector<float> ManyKernels() {
   keep(dx);
   kernels::LayerNormRow(n, 1e-5f, Floats(x), Floats(gamma), Floats(beta), Floats(y), &mean, &rstd);
   keep(y);
-  kernels::LayerNormRowGradient(n, Floats(dy), Floats(x), Floats(gamma), mean, rstd, Floats(dx));
-  keep(dx);
+  std::vector<float> dgamma(n), dbeta(n);
+  kernels::LayerNormRowsGradient(1, n, Floats(dy), Floats(x), Floats(gamma), &mean, &rstd, Floats(dx), dgamma.data(),
+                                 dbeta.data());
+  for (const auto& sums : {dx, dgamma, dbeta}) keep(sums);
   results.push_back(kernels::SoftmaxRow(n, 0.5f, softmax.data()));
   keep(softmax);
   results.push_back(static_cast<float>(kernels::CrossEntropyRow(n, 17, true, 0.25f, x.data())));
   keep(x);
-  kernels::ColumnSums(1, n, 0, n, Floats(dy), beta.data());
+  kernels::SumRows(1, n, n, Floats(dy), beta.data());
   keep(beta);
   return results;
 }

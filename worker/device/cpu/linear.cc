@@ -5,6 +5,7 @@
 #include "worker/device/cpu/cpu_stream.h"
 #include "worker/device/cpu/kernels.h"
 #include "worker/device/cpu/matmul.h"
+#include "worker/device/cpu/row_sums.h"
 
 namespace zerofleet::device {
 namespace {
@@ -75,8 +76,9 @@ void CpuOps::LinearBackwardWeight(Stream& stream, const LinearBackwardWeightArgu
                                 .accumulate = true};
   static_cast<CpuStream&>(stream).Keep(Matmul(pool_, product));
   if (p.dbias == nullptr) return;
-  pool_.RunBlocks(p.n, kernels::kColumnBlock,
-                  [&](int64_t begin, int64_t end) { kernels::ColumnSums(p.m, p.n, begin, end, p.dy, p.dbias); });
+  SumOverRows(pool_, p.m, p.n, {&p.dbias, 1}, [&](int64_t begin, int64_t end, float* partial) {
+    kernels::SumRows(end - begin, p.n, p.n, p.dy.Offset(begin * p.n), partial);
+  });
 }
 
 }  // namespace zerofleet::device

@@ -1,4 +1,4 @@
-// The Llama family's ops (llama_ops.h): rows for the activations, columns for the norm's gradient.
+// The Llama family's ops (llama_ops.h).
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -8,6 +8,7 @@
 #include "worker/device/cpu/blocks.h"
 #include "worker/device/cpu/cpu_ops.h"
 #include "worker/device/cpu/kernels.h"
+#include "worker/device/cpu/row_sums.h"
 
 namespace zerofleet::device {
 
@@ -42,15 +43,10 @@ void CpuOps::RmsNormForward(Stream&, const RmsNormForwardArguments& p) {
 }
 
 void CpuOps::RmsNormBackward(Stream&, const RmsNormBackwardArguments& p) {
-  pool_.RunBlocks(p.m, RowBlock(p.c), [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      const int64_t at = row * p.c;
-      kernels::RmsNormRowGradient(p.c, p.dy.Offset(at), p.x.Offset(at), p.gamma, p.rstd[row], p.dx.Offset(at));
-    }
-  });
-  if (p.dgamma == nullptr) return;
-  pool_.RunBlocks(p.c, kernels::kColumnBlock, [&](int64_t begin, int64_t end) {
-    kernels::RmsNormColumns(p.m, p.c, begin, end, p.dy, p.x, p.rstd, p.dgamma);
+  SumOverRows(pool_, p.m, p.c, {&p.dgamma, 1}, [&](int64_t begin, int64_t end, float* partial) {
+    const int64_t at = begin * p.c;
+    kernels::RmsNormRowsGradient(end - begin, p.c, p.dy.Offset(at), p.x.Offset(at), p.gamma, p.rstd + begin,
+                                 p.dx.Offset(at), partial);
   });
 }
 
@@ -88,22 +84,26 @@ void CpuOps::HeadNormForward(Stream&, const HeadNormForwardArguments& p) {
 // The gammas' gradient first, while dy is what came in: head by head, so that its order is one of heads and tokens.
 void CpuOps::HeadNormBackward(Stream&, const HeadNormBackwardArguments& p) {
   const int64_t normed = p.heads + p.kv_heads, columns = (normed + p.kv_heads) * p.head_size;
-  pool_.RunBlocks(p.head_size, kernels::kColumnBlock, [&](int64_t begin, int64_t end) {
-    for (int64_t head = 0; head < normed && p.dgammas != nullptr; ++head) {
-      const int64_t at = head * p.head_size;
-      kernels::RmsNormColumns(p.m, columns, begin, end, p.dy.Offset(at), p.x.Offset(at), p.rstd + head * p.m,
-                              p.dgammas + (head < p.heads ? 0 : p.head_size));
-    }
-  });
+  for (int64_t head = 0; head < normed && p.dgammas != nullptr; ++head) {
+    const int64_t at = head * p.head_size;
+    float* const dgamma = p.dgammas + (head < p.heads ? 0 : p.head_size);
+    SumOverRows(pool_, p.m, p.head_size, {&dgamma, 1}, [&](int64_t begin, int64_t end, float* partial) {
+      const int64_t row = begin * columns + at;
+      kernels::RmsNormColumns(end - begin, columns, p.head_size, p.dy.Offset(row), p.x.Offset(row),
+                              p.rstd + head * p.m + begin, partial);
+    });
+  }
   const auto bytes = static_cast<size_t>(p.head_size * DTypeBytes(p.dy.dtype));
   pool_.RunBlocks(p.m, RowBlock(columns), [&](int64_t begin, int64_t end) {
     std::vector<std::byte> sums(bytes);
+    std::vector<float> gamma_sums(static_cast<size_t>(p.head_size));  // made above, in their own order
     const Tensor dx{sums.data(), p.dy.dtype};
     for (int64_t row = begin * normed; row < end * normed; ++row) {
       const int64_t token = row / normed, head = row % normed, at = token * columns + head * p.head_size;
       std::fill(sums.begin(), sums.end(), std::byte{0});
-      kernels::RmsNormRowGradient(p.head_size, p.dy.Offset(at), p.x.Offset(at),
-                                  p.gammas.Offset(head < p.heads ? 0 : p.head_size), p.rstd[head * p.m + token], dx);
+      kernels::RmsNormRowsGradient(1, p.head_size, p.dy.Offset(at), p.x.Offset(at),
+                                   p.gammas.Offset(head < p.heads ? 0 : p.head_size), p.rstd + head * p.m + token, dx,
+                                   gamma_sums.data());
       std::memcpy(p.dy.Offset(at).data, dx.data, bytes);
     }
   });

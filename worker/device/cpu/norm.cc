@@ -1,7 +1,8 @@
-// LayerNorm (ops.h; Ba, Kiros and Hinton 2016): rows for the activations, columns for the parameters' gradients.
+// LayerNorm (ops.h; Ba, Kiros and Hinton 2016).
 #include "worker/device/cpu/blocks.h"
 #include "worker/device/cpu/cpu_ops.h"
 #include "worker/device/cpu/kernels.h"
+#include "worker/device/cpu/row_sums.h"
 
 namespace zerofleet::device {
 
@@ -15,16 +16,11 @@ void CpuOps::LayerNormForward(Stream&, const LayerNormForwardArguments& p) {
 }
 
 void CpuOps::LayerNormBackward(Stream&, const LayerNormBackwardArguments& p) {
-  pool_.RunBlocks(p.m, RowBlock(p.c), [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      const int64_t at = row * p.c;
-      kernels::LayerNormRowGradient(p.c, p.dy.Offset(at), p.x.Offset(at), p.gamma, p.mean[row], p.rstd[row],
-                                    p.dx.Offset(at));
-    }
-  });
-  if (p.dgamma == nullptr) return;
-  pool_.RunBlocks(p.c, kernels::kColumnBlock, [&](int64_t begin, int64_t end) {
-    kernels::LayerNormColumns(p.m, p.c, begin, end, p.dy, p.x, p.mean, p.rstd, p.dgamma, p.dbeta);
+  float* const sums[] = {p.dgamma, p.dbeta};
+  SumOverRows(pool_, p.m, p.c, sums, [&](int64_t begin, int64_t end, float* partial) {
+    const int64_t at = begin * p.c;
+    kernels::LayerNormRowsGradient(end - begin, p.c, p.dy.Offset(at), p.x.Offset(at), p.gamma, p.mean + begin,
+                                   p.rstd + begin, p.dx.Offset(at), partial, partial + p.c);
   });
 }
 

@@ -8,7 +8,6 @@
 #define ZEROFLEET_WORKER_DEVICE_CPU_SIMD_INL_H_
 #endif
 
-#include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 #include "worker/device/dtype.h"
 #include "worker/device/ops.h"
@@ -114,6 +113,11 @@ HWY_INLINE void StoreTail(FloatVec value, T* to, int64_t count) {
   for (int64_t i = 0; i < count; ++i) to[i] = values[i];
 }
 
+// What the bodies of ForVectors and SumVectors are: inlined wherever they are called. Where GCC leaves one a call, it
+// reads what the body refers to from memory again for each vector.
+#undef ZF_BODY
+#define ZF_BODY HWY_ATTR __attribute__((always_inline))
+
 // Calls body(i, lanes) for each whole vector of [0, count), then once for what is left, if anything; `body` reads with
 // Read and writes with Write, which take the whole-vector way when lanes is FloatLanes().
 template <class Body>
@@ -138,10 +142,49 @@ HWY_INLINE void Write(FloatVec value, T* to, int64_t lanes) {
   }
 }
 
+// The sum of add(i, lanes, sum) over the vectors of [0, count), where `add` returns `sum` plus what is at i. Four sums
+// at a time, so that an addition need not wait for the one before; they depend on count alone.
+template <class Add>
+HWY_INLINE FloatVec SumVectors(int64_t count, const Add& add) {
+  const int64_t lanes = FloatLanes();
+  FloatVec a = hn::Zero(FloatTag()), b = a, c = a, d = a;
+  int64_t i = 0;
+  for (; i + 4 * lanes <= count; i += 4 * lanes) {
+    a = add(i, lanes, a);
+    b = add(i + lanes, lanes, b);
+    c = add(i + 2 * lanes, lanes, c);
+    d = add(i + 3 * lanes, lanes, d);
+  }
+  for (; i + lanes <= count; i += lanes) a = add(i, lanes, a);
+  if (i < count) b = add(i, count - i, b);
+  return hn::Add(hn::Add(a, b), hn::Add(c, d));
+}
+
 HWY_INLINE float Sum(FloatVec value) { return hn::GetLane(hn::SumOfLanes(FloatTag(), value)); }
 
-// exp, with a NaN kept.
-HWY_INLINE FloatVec ExpKeepNaN(FloatVec x) { return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(FloatTag(), x)); }
+// exp(x) for x up to 88; within 1.5 units in the last place down to -87.3, and 0 below. A NaN stays one.
+//
+// exp(x) = 2^n exp(r) with n the integer nearest to x / ln 2. r takes two steps, since ln 2 has more digits than a
+// float: n times the first part is exact, with or without fused products (Cody and Waite 1980). exp(r) is the
+// polynomial whose largest relative error is least (2e-9).
+HWY_INLINE FloatVec Exp(FloatVec x) {
+  const FloatTag d;
+  const hn::RebindToUnsigned<FloatTag> bits_tag;
+  // Adding it leaves n + 127, the exponent of 2^n as a float has it, in the lowest bits.
+  const auto shifter = hn::Set(d, 12582912.0f + 127.0f);
+  const auto shifted = hn::MulAdd(x, hn::Set(d, 1.44269502f), shifter);
+  const auto n = hn::Sub(shifted, shifter);
+  const auto r = hn::MulAdd(n, hn::Set(d, 2.12194440e-4f), hn::MulAdd(n, hn::Set(d, -0.693359375f), x));
+  // Two coefficients at a time: a shorter chain than one after the other.
+  const auto square = hn::Mul(r, r);
+  const auto first = hn::Add(r, hn::Set(d, 1.0f));
+  const auto second = hn::MulAdd(hn::Set(d, 0.16666419804096222f), r, hn::Set(d, 0.49999991059303284f));
+  const auto third = hn::MulAdd(hn::Set(d, 0.008374815806746483f), r, hn::Set(d, 0.04166822507977486f));
+  const auto fourth = hn::MulAdd(hn::Set(d, 0.0013836845755577087f), square, third);
+  const auto power = hn::MulAdd(hn::MulAdd(fourth, square, second), square, first);
+  const auto scale = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(bits_tag, shifted)));
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.3f)), hn::Mul(power, scale));
+}
 
 // Calls body with the tensor's data as its own type.
 template <class Body>
@@ -161,7 +204,7 @@ struct VectorMath {
   static HWY_INLINE V MulAdd(V a, V b, V c) { return hn::MulAdd(a, b, c); }
   static HWY_INLINE V NegMulAdd(V a, V b, V c) { return hn::NegMulAdd(a, b, c); }
   static HWY_INLINE V Min(V a, V b) { return hn::Min(a, b); }
-  static HWY_INLINE V Exp(V x) { return hn::Exp(FloatTag(), x); }
+  static HWY_INLINE V Exp(V x) { return kernels::HWY_NAMESPACE::Exp(x); }
   static HWY_INLINE V Sqrt(V x) { return hn::Sqrt(x); }
   static HWY_INLINE V Reciprocal(V x) { return Set(1.0f) / x; }
 };
