@@ -1,14 +1,18 @@
 // A temporary run, followed until enough steps have been timed; see bench_step.h.
 #include "cli/commands/bench_step.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <random>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "base/status.h"
+#include "bench/device_timing.h"
 #include "cli/config/config.h"
 #include "cli/launcher/local_fleet.h"
 #include "cli/launcher/preflight.h"
@@ -50,7 +54,9 @@ StepRate RateOf(const TimedSteps& timed, const v1::Config& config) {
                    .tokens_per_second = median.tokens_per_second(),
                    .mfu = median.mfu(),
                    .memory = std::nullopt,
-                   .refused_shapes = {}};
+                   .refused_shapes = {},
+                   .ceilings = {},
+                   .profile = {}};
   const absl::StatusOr<model::ModelSpec> spec = model::ModelSpec::Create(config.model());
   if (spec.ok() && median.mfu() > 0) {
     rate.peak_flops_per_second = spec->FlopsPerToken() * median.tokens_per_second() / median.mfu();
@@ -115,24 +121,67 @@ absl::StatusOr<v1::Config> StepBenchConfig(const StepBenchOptions& options, cons
   return WithPlannedFraction(config, ThreadsPerWorker(config.parallel().workers()));
 }
 
+namespace {
+
+// Memory's share of one of `workers`, which all use it at once.
+absl::StatusOr<double> MemoryPerWorker(int workers) {
+  constexpr int64_t kFloats = 32 << 20;  // 128 MiB a vector
+  constexpr int kRounds = 5;
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<device::Device> device,
+                      device::CreateDevice({.kind = "cpu", .threads = ThreadsPerWorker(1)}));
+  ZF_ASSIGN_OR_RETURN(const double all, bench::MemoryBytesPerSecond(*device, kFloats, kRounds));
+  return all / workers;
+}
+
+}  // namespace
+
 absl::StatusOr<StepRate> BenchStep(const StepBenchOptions& options, StopSignals& signals) {
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<TemporaryDirectory> directory, TemporaryDirectory::Create());
   ZF_ASSIGN_OR_RETURN(const v1::Config config, StepBenchConfig(options, directory->path()));
   ZF_RETURN_IF_ERROR(CheckDevice(config));
   ZF_ASSIGN_OR_RETURN(const std::string device, device::ResolveDeviceKind(config.device()));
-  std::map<std::string, double> metrics;
+  if (options.profile && device != "cpu") {
+    return absl::InvalidArgumentError(absl::StrCat("--profile: only ops of device cpu are timed, not of ", device));
+  }
+  StepCeilings ceilings;
+  const std::string profiles = JoinPath(directory->path(), "profiles");
+  if (options.profile) {
+    ZF_ASSIGN_OR_RETURN(ceilings.bytes_per_second, MemoryPerWorker(options.workers));
+    ZF_RETURN_IF_ERROR(CreateDirectories(profiles));
+    setenv(device::OpProfile::kVariable, profiles.c_str(), 1);  // the workers inherit it
+  }
+  const absl::Cleanup no_more_profiles = [] { unsetenv(device::OpProfile::kVariable); };
+  std::vector<std::map<std::string, double>> metrics(options.profile ? options.workers : 1);
   std::function<absl::Status(int)> while_training;
-  if (device != "cpu") {  // the worker still trains, so that its memory is that of a step
+  if (device != "cpu" || options.profile) {  // the worker still trains, so that its memory is that of a step
     while_training = [&metrics](int metrics_port) -> absl::Status {
-      ZF_ASSIGN_OR_RETURN(metrics, ScrapeMetrics(metrics_port + 1));
+      for (size_t rank = 0; rank < metrics.size(); ++rank) {
+        ZF_ASSIGN_OR_RETURN(metrics[rank], ScrapeMetrics(metrics_port + 1 + static_cast<int>(rank)));
+      }
       return absl::OkStatus();
     };
   }
-  ZF_ASSIGN_OR_RETURN(const TimedSteps timed,
-                      TimeSteps(config, {.warm_up = options.warm_up, .steps = options.steps}, signals, while_training));
+  // A step that warms up also touches memory for the first time.
+  Profiles before, after;
+  StepsToTime wanted{.warm_up = options.warm_up, .steps = options.steps};
+  if (options.profile) {
+    wanted.warmed_up = [&]() -> absl::Status {
+      ZF_ASSIGN_OR_RETURN(before, ReadProfiles(profiles));
+      return absl::OkStatus();
+    };
+  }
+  ZF_ASSIGN_OR_RETURN(const TimedSteps timed, TimeSteps(config, wanted, signals, while_training));
   StepRate rate = RateOf(timed, config);
-  rate.memory = MemoryIn(metrics);
-  rate.refused_shapes = RefusedShapesIn(metrics);
+  if (device != "cpu") rate.memory = MemoryIn(metrics[0]);
+  rate.refused_shapes = RefusedShapesIn(metrics[0]);
+  if (!options.profile) return rate;
+  ceilings.flops_per_second = rate.peak_flops_per_second / options.workers;
+  rate.ceilings = ceilings;
+  ZF_ASSIGN_OR_RETURN(after, ReadProfiles(profiles));
+  rate.profile = ProfilesBetween(before, after, ceilings);
+  for (size_t rank = 0; rank < std::min(rate.profile.size(), metrics.size()); ++rank) {
+    rate.profile[rank].phases = PhasesIn(metrics[rank]);
+  }
   return rate;
 }
 

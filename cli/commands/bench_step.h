@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "cli/commands/step_profile.h"
 #include "cli/launcher/stop_signals.h"
 #include "zerofleet/v1/config.pb.h"
 
@@ -19,6 +20,7 @@ struct StepBenchOptions {
   int64_t context = 256, global_sequences = 8, steps = 5, warm_up = 1;
   int64_t micro_sequences = 0, vocab = 0;  // 0: the configuration's defaults
   int workers = 2, zero_stage = 2;
+  bool profile = false;           // on the CPU
   std::vector<std::string> sets;  // KEY=VALUE, overriding the above
 };
 
@@ -39,6 +41,9 @@ struct StepRate {
   std::optional<StepMemory> memory;  // on a device with memory of its own
   // There, by op: the shapes that its libraries refuse, so that they run on slower kernels.
   std::map<std::string, int> refused_shapes;
+  // With StepBenchOptions::profile: what a rank can do at most, and what the ranks did.
+  StepCeilings ceilings;
+  std::vector<RankProfile> profile;
 };
 
 // The run to time, on synthetic data written to `dir`.

@@ -64,6 +64,7 @@ std::string Percent(double part, double whole) {
 struct Results {
   TextTable table;
   Json rows = Json::array();
+  std::vector<std::pair<std::string, TextTable>> more = {};  // with a line above each
 };
 
 absl::StatusOr<Results> Gemm(const BenchFlags& flags) {
@@ -328,6 +329,14 @@ absl::StatusOr<Results> Step(const BenchFlags& flags) {
   }
   Results results{TextTable(header)};
   results.table.Add(row);
+  for (size_t rank = 0; rank < rate.profile.size(); ++rank) {
+    results.more.emplace_back(
+        absl::StrFormat("rank %d, an average step; ideal: %s GFLOP/s, %s GB/s", rank,
+                        Giga(rate.ceilings.flops_per_second), Giga(rate.ceilings.bytes_per_second)),
+        ProfileTable(rate.profile[rank], rate.median_seconds));
+    json["profile"].push_back(ProfileJson(rate.profile[rank]));
+  }
+  if (!rate.profile.empty()) json["memory_bytes_per_second_per_worker"] = rate.ceilings.bytes_per_second;
   results.rows.push_back(json);
   return results;
 }
@@ -342,8 +351,14 @@ CLI::App* AddBench(CLI::App& bench, const char* name, const char* what, Bench ru
   command->callback([=, &body] {
     body = [=](const Output& output) -> absl::StatusOr<int> {
       ZF_ASSIGN_OR_RETURN(const Results results, run(*flags));
-      output.out << (flags->json ? DumpJson({{"bench", name}, {"results", results.rows}}, 2) + "\n"
-                                 : results.table.Render(0, output.out_terminal));
+      if (flags->json) {
+        output.out << DumpJson({{"bench", name}, {"results", results.rows}}, 2) << "\n";
+        return 0;
+      }
+      output.out << results.table.Render(0, output.out_terminal);
+      for (const auto& [line, table] : results.more) {
+        output.out << "\n" << line << "\n" << table.Render(0, output.out_terminal);
+      }
       return 0;
     };
   });
@@ -384,6 +399,7 @@ void AddStepFlags(CLI::App& step, StepBenchOptions& options) {
   step.add_option("--warm-up", options.warm_up, "Warm-up steps, not timed")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
+  step.add_flag("--profile", options.profile, "Also what each op takes, beside its ideal time, rank by rank (CPU)");
   step.add_option("--set", options.sets, "Replaces one key of the configuration, such as model.layers=4")
       ->type_name("KEY=VALUE")
       ->expected(1)

@@ -57,6 +57,9 @@ absl::StatusOr<TimedSteps> TimeSteps(const v1::Config& config, const StepsToTime
     ended = watcher.ended();  // asked before the events are taken: none can follow
     for (const v1::Event& event : watcher.Take()) {
       record.Add(event);
+      if (event.has_step() && event.step().step() == wanted.warm_up && wanted.warmed_up) {
+        ZF_RETURN_IF_ERROR(wanted.warmed_up());
+      }
       if (!event.has_step() || event.step().step() <= wanted.warm_up || enough) continue;
       timed.steps.push_back(event.step());
       seconds += event.step().seconds();

@@ -20,6 +20,7 @@ namespace zerofleet::cli {
 struct StepsToTime {
   int64_t warm_up = 1, steps = 5;
   double seconds = 0;
+  std::function<absl::Status()> warmed_up = {};  // called, if set, when the last step of the warm-up has been seen
 };
 
 struct TimedSteps {

@@ -18,7 +18,7 @@
 namespace zerofleet::cli {
 namespace {
 
-constexpr StepsToTime kSteps = {.warm_up = 2, .steps = 5, .seconds = 1};
+const StepsToTime kSteps = {.warm_up = 2, .steps = 5, .seconds = 1};
 constexpr int kRounds = 3;  // other work on the machine only ever makes a run slower
 constexpr double kStartSeconds = 0.5;
 constexpr int64_t kMostFurtherSegments = 8;

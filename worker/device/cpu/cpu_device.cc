@@ -3,8 +3,10 @@
 
 #include <gnu/libc-version.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 
@@ -48,6 +50,14 @@ std::string ModelName() {
 }
 
 }  // namespace
+
+CpuDevice::CpuDevice(int threads) : pool_(threads), ops_(pool_) {
+  const char* const folder = std::getenv(OpProfile::kVariable);
+  if (folder == nullptr) return;
+  absl::StatusOr<std::unique_ptr<OpProfile>> profile = OpProfile::Create(absl::StrCat(folder, "/", getpid()));
+  // Whoever reads it will miss it.
+  if (profile.ok()) profiled_ = std::make_unique<ProfiledOps>(ops_, *std::move(profile));
+}
 
 std::string CpuDevice::description() const {
   return absl::StrCat(ModelName(), ", ", IsaName(), ", ", pool_.threads(),

@@ -10,12 +10,14 @@
 #include "worker/device/cpu/cpu_ops.h"
 #include "worker/device/cpu/thread_pool.h"
 #include "worker/device/device.h"
+#include "worker/device/profile/profiled_ops.h"
 
 namespace zerofleet::device {
 
 class CpuDevice : public Device {
  public:
-  explicit CpuDevice(int threads) : pool_(threads), ops_(pool_) {}
+  // Profiles its ops where the environment says so (profile/op_profile.h).
+  explicit CpuDevice(int threads);
   int threads() const { return pool_.threads(); }  // perhaps fewer than asked for, see ThreadPool
 
   std::string kind() const override { return "cpu"; }
@@ -29,12 +31,16 @@ class CpuDevice : public Device {
   bool host_addressable() const override { return true; }
   double datasheet_flops(DType) const override { return 0; }
   std::optional<DeviceMemory> memory() const override { return std::nullopt; }
-  Ops& ops() override { return ops_; }
+  Ops& ops() override {
+    if (profiled_ != nullptr) return *profiled_;
+    return ops_;
+  }
   Device& host() override { return *this; }
 
  private:
   ThreadPool pool_;
   CpuOps ops_;
+  std::unique_ptr<ProfiledOps> profiled_;  // mostly null
 };
 
 }  // namespace zerofleet::device

@@ -1,0 +1,50 @@
+// What a process's ops have taken so far, in a file that another process may read while this one runs: `zerofleet bench
+// step --profile` reads those of its workers, which end without a word.
+#ifndef ZEROFLEET_WORKER_DEVICE_PROFILE_OP_PROFILE_H_
+#define ZEROFLEET_WORKER_DEVICE_PROFILE_OP_PROFILE_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+
+namespace zerofleet::device {
+
+// Bytes are those of an op's inputs and outputs, each once: what it would move with a cache for all that is between.
+struct OpFigures {
+  int64_t calls = 0;
+  double seconds = 0, flops = 0, bytes = 0;
+};
+
+class OpProfile {
+ public:
+  // Names the environment variable with the folder to which every process writes a file. Unset: none does.
+  static constexpr char kVariable[] = "ZEROFLEET_OP_PROFILE";
+
+  // A new file `path`.
+  static absl::StatusOr<std::unique_ptr<OpProfile>> Create(const std::string& path);
+  ~OpProfile();
+  OpProfile(const OpProfile&) = delete;
+
+  // One call of an op. Names beyond the 63rd are counted under the last. Any thread.
+  void Add(std::string_view op, double seconds, double flops, double bytes);
+
+  // By name. InvalidArgument for a file that is none of these.
+  static absl::StatusOr<std::map<std::string, OpFigures>> Read(const std::string& path);
+
+ private:
+  struct Table;
+  explicit OpProfile(Table* table) : table_(table) {}
+
+  absl::Mutex mutex_;
+  Table* const table_ ABSL_PT_GUARDED_BY(mutex_);
+};
+
+}  // namespace zerofleet::device
+
+#endif  // ZEROFLEET_WORKER_DEVICE_PROFILE_OP_PROFILE_H_
