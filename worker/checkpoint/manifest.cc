@@ -2,6 +2,7 @@
 #include "worker/checkpoint/manifest.h"
 
 #include <algorithm>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
@@ -73,7 +74,8 @@ absl::StatusOr<v1::CheckpointManifest> ParseManifest(std::string_view text) {
   absl::Status filled = ParsedJsonToProto(*json, &manifest);
   // The configuration's keys grow from release to release: one that is absent has its first value, which is checked.
   // What the data were is not known of an import, or of what an older release has written.
-  if (filled.ok()) filled = CheckEveryKeyPresent(*json, *manifest.GetDescriptor(), {"config", "data", "tokenizer"});
+  const std::set<std::string> newer = {"config", "data", "tokenizer", "environment"};
+  if (filled.ok()) filled = CheckEveryKeyPresent(*json, *manifest.GetDescriptor(), newer);
   if (!filled.ok()) return absl::DataLossError(std::string(filled.message()));
   if (version < 3 && manifest.generation() > 0) manifest.set_team(coordinator::kMostRanks);
   ZF_RETURN_IF_ERROR(ValidateManifest(manifest));
