@@ -1,5 +1,4 @@
-// The ops that the Llama family needs beside those of ops.h: RMS norm, rotary positions, the gate of SwiGLU. A device
-// that has none of them trains no model of the family.
+// The ops that the Llama family needs beside those of ops.h: RMS norm, rotary positions, the gate of SwiGLU.
 #ifndef ZEROFLEET_WORKER_DEVICE_LLAMA_OPS_H_
 #define ZEROFLEET_WORKER_DEVICE_LLAMA_OPS_H_
 

@@ -90,9 +90,8 @@ class Ops {
   // --- Gradients of parameters in bands of rows (band_ops.h).
   virtual BandOps& bands() = 0;
 
-  // --- What only one family needs (llama_ops.h); null where the device has none of it, nor attention with fewer heads
-  // of keys and values than of queries.
-  virtual LlamaOps* llama() { return nullptr; }
+  // --- What only one family needs (llama_ops.h).
+  virtual LlamaOps& llama() = 0;
 
   // --- Attention to keys and values that are kept (cache_ops.h); null where the device has none.
   virtual CacheOps* cache() { return nullptr; }

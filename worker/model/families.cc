@@ -133,10 +133,6 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Create(const v1::ModelConfig& conf
   if (run.sharing.sequence) {
     ZF_RETURN_IF_ERROR(Annotate(CheckSequences(run.time, run.sharing.parts), "parallel.sequence"));
   }
-  if (family->rotary() && device.ops().llama() == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat("model.family: ", family->name, " is not supported on device ",
-                                                   device.kind(), "; use device: cpu"));
-  }
   auto model = std::make_unique<Transformer>(family->rows, config, run, device);
   device::DryDevice dry;
   Transformer dry_model(family->rows, config, {.dtype = run.dtype, .checkpointing = run.checkpointing}, dry);

@@ -180,9 +180,6 @@ const std::vector<Rule>& ModelAndData() {
                        ", and that above 0 with original_max_position_embeddings ",
                        scaling.original_max_position_embeddings(), " above 0, got ", scaling.high_freq_factor());
        }},
-      {{"model.family", "device"},
-       [](const Config& c) { return IsRotary(c) && c.device() == "cuda"; },
-       [](const Config&) -> std::string { return "llama is not supported on device cuda; use device: cpu"; }},
       {{"model"},
        [](const Config& c) { return Parameters(c) > kLargestModel; },
        [](const Config& c) {

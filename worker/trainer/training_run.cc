@@ -51,6 +51,16 @@ absl::Status CheckPackingOn(const v1::DataConfig& config, const device::Device& 
       absl::StrCat("data.packing: true is not supported on device ", device.kind(), "; use false, or device: cpu"));
 }
 
+// The GPU's attention kernels keep tiles of heads in shared memory (worker/device/cuda/attention_tiled.h).
+absl::Status CheckHeadsOn(const v1::ModelConfig& config, const device::Device& device) {
+  constexpr int64_t kMostOnCuda = 256;
+  const int64_t size = config.head_size() > 0 ? config.head_size() : config.hidden() / config.heads();
+  if (size <= kMostOnCuda || device.kind() != "cuda") return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("model: heads of ", size,
+                                                    " elements are not supported on device cuda, which takes at most ",
+                                                    kMostOnCuda, "; use more heads, or device: cpu"));
+}
+
 // What has been built for a device whose memory the host shares alone.
 absl::Status CheckOffloadOn(const v1::OffloadConfig& config, const device::Device& device) {
   if (device.host_addressable()) return absl::OkStatus();
@@ -80,6 +90,7 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Conf
   ZF_RETURN_IF_ERROR(CheckIntegrityOn(config.integrity(), device));
   ZF_RETURN_IF_ERROR(CheckOffloadOn(config.offload(), device));
   ZF_RETURN_IF_ERROR(CheckPackingOn(config.data(), device));
+  ZF_RETURN_IF_ERROR(CheckHeadsOn(config.model(), device));
   ZF_ASSIGN_OR_RETURN(const model::ModelRun how, ModelRunOf(config));
   ZF_ASSIGN_OR_RETURN(run->model_, model::Model::Create(config.model(), how, device));
   ZF_ASSIGN_OR_RETURN(run->feed_, DataFeed::Open(config, std::move(text)));

@@ -180,13 +180,7 @@ TEST_P(AttentionTest, LargeScoresDoNotOverflow) {
   for (const float value : got.out) ASSERT_LE(std::abs(value), 16);  // a mean of values, and not NaN
 }
 
-class GroupedAttentionTest : public DeviceTest {
- protected:
-  void SetUp() override {
-    DeviceTest::SetUp();
-    if (!IsSkipped() && ops().llama() == nullptr) GTEST_SKIP() << "this device has no grouped queries yet";
-  }
-};
+class GroupedAttentionTest : public DeviceTest {};
 
 TEST_P(GroupedAttentionTest, ForwardMatchesDouble) {
   for (const AttentionShape& s : {AttentionShape{2, 9, 6, 10, 2}, {1, 130, 4, 16, 1}, {1, 70, 9, 8, 3}}) {

@@ -57,7 +57,7 @@ class CpuOps : public Ops, public VocabularyOps, public BandOps, public LlamaOps
   void PositionsBackwardBand(Stream&, const EmbeddingBackwardArguments&, const RowBand& positions) override;
   void PackedPositionsBand(const EmbeddingBackwardArguments&, const RowBand& positions);
 
-  LlamaOps* llama() override { return this; }
+  LlamaOps& llama() override { return *this; }
   void RmsNormForward(Stream&, const RmsNormForwardArguments&) override;
   void RmsNormBackward(Stream&, const RmsNormBackwardArguments&) override;
   void HeadNormForward(Stream&, const HeadNormForwardArguments&) override;

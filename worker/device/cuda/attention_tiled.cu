@@ -1,13 +1,14 @@
 // See attention_tiled.h. Based on FlashAttention-2 (Dao 2023), without its atomics.
 //
-// Legend: B sequences, T positions, H heads, C = H*D; kD is D rounded up to a variant, kTile the number of queries or
-// keys per tile.
+// Legend: B sequences, T positions, H heads of queries and G of keys and values, D their size; kD is D rounded up to a
+// variant, kTile the number of queries or keys per tile.
 //
 // A block of 16 x 16 threads owns one tile of queries (forward, dq) or of keys (dk and dv) of one head and walks the
-// tiles of the other kind that the causal mask leaves it, holding each in shared memory as fp32 while it is used. So
-// every result is summed by one block in one order, and nothing of size T x T exists. Thread (ty, tx) works on rows ty,
-// ty + 16, ... and columns tx, tx + 16, ... of a tile: the 16 lanes of a row read neighbouring columns. Rows of shared
-// tiles are an odd number of floats apart, so that reading down a column does not hit the same bank twice either.
+// tiles of the other kind that the causal mask leaves it, holding each in shared memory as fp32 while it is used; for
+// dk and dv it does so for each head of queries that shares the keys, in their order. So every result is summed by one
+// block in one order, and nothing of size T x T exists. Thread (ty, tx) works on rows ty, ty + 16, ... and columns tx,
+// tx + 16, ... of a tile: the 16 lanes of a row read neighbouring columns. Rows of shared tiles are an odd number of
+// floats apart, so that reading down a column does not hit the same bank twice either.
 #include "worker/device/cuda/attention_tiled.h"
 
 #include <cmath>
@@ -40,29 +41,36 @@ __device__ inline int Tx() { return static_cast<int>(threadIdx.x) % kSide; }
 // One head of one sequence, and which of its tiles belongs to this block.
 struct Place {
   int64_t sequence, head, tile;
-  int64_t width, d;    // C and D
-  int64_t qkv_at, at;  // the head's first element in qkv and dqkv, and in out and dout
-  int64_t rows_at;     // its first row in logsumexp and delta
+  int width, d;             // of a row of out, H*D, and D
+  int columns;              // of a row of qkv and dqkv
+  int64_t qkv_at, keys_at;  // the first element of the head's queries and of its keys in qkv and dqkv
+  int64_t values_on;        // from a head's keys to its values
+  int64_t at;               // its first element in out and dout
+  int64_t rows_at;          // its first row in logsumexp and delta
 };
 
-// Blocks are numbered head by head, tiles innermost.
-__device__ inline Place PlaceOf(const AttentionShape& s, int64_t tiles) {
+// Blocks are numbered head by head, tiles innermost: a block's head is the first of `each` heads of queries.
+__device__ inline Place PlaceOf(const AttentionShape& s, int64_t tiles, int64_t each = 1) {
   Place p;
-  const int64_t index = blockIdx.x;
+  const int64_t index = blockIdx.x, heads = s.heads / each;
   p.tile = index % tiles;
-  p.head = index / tiles % s.heads;
-  p.sequence = index / tiles / s.heads;
-  p.d = s.head_size;
-  p.width = s.heads * s.head_size;
+  p.head = index / tiles % heads * each;
+  p.sequence = index / tiles / heads;
+  p.d = static_cast<int>(s.head_size);
+  p.width = static_cast<int>(s.heads * s.head_size);
+  p.columns = static_cast<int>((s.heads + 2 * s.kv_heads) * s.head_size);
+  p.values_on = s.kv_heads * s.head_size;
+  const int64_t row = p.sequence * s.time * p.columns;
   p.at = p.sequence * s.time * p.width + p.head * p.d;
-  p.qkv_at = p.sequence * s.time * 3 * p.width + p.head * p.d;
+  p.qkv_at = row + p.head * p.d;
+  p.keys_at = row + (s.heads + p.head / (s.heads / s.kv_heads)) * p.d;
   p.rows_at = (p.sequence * s.heads + p.head) * s.time;
   return p;
 }
 
 // shared(kTile,kD) = `rows` rows of `d` elements, `stride` apart; zero elsewhere.
 template <typename T, int kTile, int kD>
-__device__ void LoadTile(const T* from, int64_t stride, int64_t rows, int64_t d, float* shared) {
+__device__ void LoadTile(const T* from, int stride, int64_t rows, int d, float* shared) {
   for (int i = static_cast<int>(threadIdx.x); i < kTile * kD; i += kThreads) {
     const int row = i / kD, column = i % kD;
     shared[row * kStride<kD> + column] = row < rows && column < d ? Widen(from[row * stride + column]) : 0.0f;
@@ -112,7 +120,7 @@ __device__ void StoreSquare(const float (&values)[kTile / kSide][kTile / kSide],
 // to's `rows` rows of `d` elements, `stride` apart, = sum[i] * factor[i].
 template <typename T, int kTile, int kD>
 __device__ void WriteRows(const float (&sum)[kTile / kSide][kD / kSide], const float (&factor)[kTile / kSide],
-                          int64_t rows, int64_t d, int64_t stride, T* to) {
+                          int64_t rows, int d, int stride, T* to) {
   for (int i = 0; i < kTile / kSide; ++i) {
     const int row = Ty() + kSide * i;
     for (int j = 0; j < kD / kSide; ++j) {
@@ -160,13 +168,14 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   float* const k_or_v = q + kTileFloats<kTile, kD>;  // values replace the keys once the scores are computed
   float* const p = k_or_v + kTileFloats<kTile, kD>;
   const Place at = PlaceOf(shape, tiles);
-  const int64_t first = at.tile * kTile, rows = shape.time - first, row_stride = 3 * at.width;
-  const T* const head = qkv + at.qkv_at;
-  LoadTile<T, kTile, kD>(head + first * row_stride, row_stride, rows, at.d, q);
+  const int64_t first = at.tile * kTile, rows = shape.time - first;
+  const int row_stride = at.columns;
+  const T *const queries = qkv + at.qkv_at, *const keys = qkv + at.keys_at, *const values = keys + at.values_on;
+  LoadTile<T, kTile, kD>(queries + first * row_stride, row_stride, rows, at.d, q);
   float sum[kEach][kColumns] = {}, scores[kEach][kEach];
   RunningSoftmax softmax[kEach];
   for (int64_t key = 0; key <= first; key += kTile) {
-    LoadTile<T, kTile, kD>(head + at.width + key * row_stride, row_stride, shape.time - key, at.d, k_or_v);
+    LoadTile<T, kTile, kD>(keys + key * row_stride, row_stride, shape.time - key, at.d, k_or_v);
     SyncThreads();
     RowProducts<kTile, kD>(q, k_or_v, scores);
 #pragma unroll
@@ -182,7 +191,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     }
     StoreSquare<kTile>(scores, p);
     SyncThreads();
-    LoadTile<T, kTile, kD>(head + 2 * at.width + key * row_stride, row_stride, shape.time - key, at.d, k_or_v);
+    LoadTile<T, kTile, kD>(values + key * row_stride, row_stride, shape.time - key, at.d, k_or_v);
     SyncThreads();
     AddProduct<kTile, kD, false>(p, k_or_v, sum);
     SyncThreads();
@@ -245,15 +254,16 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   float* const v = k + kTileFloats<kTile, kD>;
   float* const ds = v + kTileFloats<kTile, kD>;
   const Place at = PlaceOf(shape, tiles);
-  const int64_t first = at.tile * kTile, rows = shape.time - first, row_stride = 3 * at.width;
-  const T* const head = qkv + at.qkv_at;
-  LoadTile<T, kTile, kD>(head + first * row_stride, row_stride, rows, at.d, q);
+  const int64_t first = at.tile * kTile, rows = shape.time - first;
+  const int row_stride = at.columns;
+  const T *const queries = qkv + at.qkv_at, *const keys = qkv + at.keys_at;
+  LoadTile<T, kTile, kD>(queries + first * row_stride, row_stride, rows, at.d, q);
   LoadTile<T, kTile, kD>(dout + at.at + first * at.width, at.width, rows, at.d, dy);
   float dq[kEach][kD / kSide] = {}, scores[kEach][kEach], dp[kEach][kEach];
   for (int64_t key = 0; key <= first; key += kTile) {
-    const T* const from = head + key * row_stride;
-    LoadTile<T, kTile, kD>(from + at.width, row_stride, shape.time - key, at.d, k);
-    LoadTile<T, kTile, kD>(from + 2 * at.width, row_stride, shape.time - key, at.d, v);
+    const T* const from = keys + key * row_stride;
+    LoadTile<T, kTile, kD>(from, row_stride, shape.time - key, at.d, k);
+    LoadTile<T, kTile, kD>(from + at.values_on, row_stride, shape.time - key, at.d, v);
     SyncThreads();
     RowProducts<kTile, kD>(q, k, scores);
     RowProducts<kTile, kD>(dy, v, dp);
@@ -279,37 +289,50 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   float* const dy = q + kTileFloats<kTile, kD>;
   float* const p = dy + kTileFloats<kTile, kD>;
   float* const ds = p + kTileFloats<kTile, kTile>;
-  const Place at = PlaceOf(shape, tiles);
-  const int64_t first = at.tile * kTile, rows = shape.time - first, row_stride = 3 * at.width;
-  const T* const head = qkv + at.qkv_at;
-  LoadTile<T, kTile, kD>(head + at.width + first * row_stride, row_stride, rows, at.d, k);
-  LoadTile<T, kTile, kD>(head + 2 * at.width + first * row_stride, row_stride, rows, at.d, v);
+  const int64_t sharing = shape.heads / shape.kv_heads;
+  const Place at = PlaceOf(shape, tiles, sharing);
+  const int64_t first = at.tile * kTile, rows = shape.time - first;
+  const int row_stride = at.columns;
+  const T* const keys = qkv + at.keys_at + first * row_stride;
+  LoadTile<T, kTile, kD>(keys, row_stride, rows, at.d, k);
+  LoadTile<T, kTile, kD>(keys + at.values_on, row_stride, rows, at.d, v);
   float dk[kEach][kD / kSide] = {}, dv[kEach][kD / kSide] = {}, scores[kEach][kEach], dp[kEach][kEach];
-  for (int64_t query = first; query < shape.time; query += kTile) {
-    LoadTile<T, kTile, kD>(head + query * row_stride, row_stride, shape.time - query, at.d, q);
-    LoadTile<T, kTile, kD>(dout + at.at + query * at.width, at.width, shape.time - query, at.d, dy);
-    SyncThreads();
-    RowProducts<kTile, kD>(q, k, scores);
-    RowProducts<kTile, kD>(dy, v, dp);
-    TileGradient<kEach>(query, first, shape.time, scale, logsumexp + at.rows_at, delta + at.rows_at, scores, dp);
-    StoreSquare<kTile>(scores, p);
-    StoreSquare<kTile>(dp, ds);
-    SyncThreads();
-    AddProduct<kTile, kD, true>(p, dy, dv);
-    AddProduct<kTile, kD, true>(ds, q, dk);
-    SyncThreads();
+  qkv += at.qkv_at;
+  dout += at.at;
+  logsumexp += at.rows_at;
+  delta += at.rows_at;
+#pragma unroll 1
+  for (int head = 0; head < static_cast<int>(sharing); ++head) {
+    for (int64_t query = first; query < shape.time; query += kTile) {
+      LoadTile<T, kTile, kD>(qkv + query * row_stride, row_stride, shape.time - query, at.d, q);
+      LoadTile<T, kTile, kD>(dout + query * at.width, at.width, shape.time - query, at.d, dy);
+      SyncThreads();
+      RowProducts<kTile, kD>(q, k, scores);
+      RowProducts<kTile, kD>(dy, v, dp);
+      TileGradient<kEach>(query, first, shape.time, scale, logsumexp, delta, scores, dp);
+      StoreSquare<kTile>(scores, p);
+      StoreSquare<kTile>(dp, ds);
+      SyncThreads();
+      AddProduct<kTile, kD, true>(p, dy, dv);
+      AddProduct<kTile, kD, true>(ds, q, dk);
+      SyncThreads();
+    }
+    qkv += at.d;
+    dout += at.d;
+    logsumexp += shape.time;
+    delta += shape.time;
   }
   float ones[kEach];
   for (float& one : ones) one = 1;
-  T* const to = dqkv + at.qkv_at + first * row_stride;
-  WriteRows<T, kTile, kD>(dk, ones, rows, at.d, row_stride, to + at.width);
-  WriteRows<T, kTile, kD>(dv, ones, rows, at.d, row_stride, to + 2 * at.width);
+  T* const to = dqkv + at.keys_at + first * row_stride;
+  WriteRows<T, kTile, kD>(dk, ones, rows, at.d, row_stride, to);
+  WriteRows<T, kTile, kD>(dv, ones, rows, at.d, row_stride, to + at.values_on);
 }
 
 float ScaleOf(const AttentionShape& shape) { return 1.0f / std::sqrt(static_cast<float>(shape.head_size)); }
 
-dim3 Blocks(const AttentionShape& shape, int64_t tiles) {
-  const int64_t blocks = shape.batch * shape.heads * tiles;
+dim3 Blocks(const AttentionShape& shape, int64_t heads, int64_t tiles) {
+  const int64_t blocks = shape.batch * heads * tiles;
   ZF_CHECK(blocks <= std::numeric_limits<int32_t>::max());
   return dim3(static_cast<unsigned>(blocks));
 }
@@ -318,7 +341,7 @@ template <typename T, int kTile, int kD>
 void Forward(Stream& stream, const AttentionShape& shape, Tensor qkv, Tensor out, float* logsumexp) {
   constexpr size_t kFloats = 2 * kTileFloats<kTile, kD> + kTileFloats<kTile, kTile>;
   const int64_t tiles = CeilDivide(shape.time, kTile);
-  Launch(stream, "AttentionForward", ForwardKernel<T, kTile, kD>, Blocks(shape, tiles), dim3(kThreads),
+  Launch(stream, "AttentionForward", ForwardKernel<T, kTile, kD>, Blocks(shape, shape.heads, tiles), dim3(kThreads),
          kFloats * sizeof(float), shape, tiles, ScaleOf(shape), static_cast<const T*>(qkv.data),
          static_cast<T*>(out.data), logsumexp);
 }
@@ -337,15 +360,17 @@ void Backward(Stream& stream, const BackwardArguments& a) {
   constexpr size_t kKeyFloats = kQueryFloats + kTileFloats<kTile, kTile>;
   const AttentionShape& shape = a.shape;
   const int64_t tiles = CeilDivide(shape.time, kTile);
-  const dim3 row_blocks = Blocks(shape, CeilDivide(shape.time, kThreads / kWarp));
+  const dim3 row_blocks = Blocks(shape, shape.heads, CeilDivide(shape.time, kThreads / kWarp));
   const auto *qkv = static_cast<const T*>(a.qkv.data), *dout = static_cast<const T*>(a.dout.data);
   auto* const dqkv = static_cast<T*>(a.dqkv.data);
   Launch(stream, "AttentionBackward", DeltaKernel<T>, row_blocks, dim3(kThreads), 0, shape,
          static_cast<const T*>(a.out.data), dout, a.delta);
-  Launch(stream, "AttentionBackward", BackwardQueriesKernel<T, kTile, kD>, Blocks(shape, tiles), dim3(kThreads),
-         kQueryFloats * sizeof(float), shape, tiles, ScaleOf(shape), qkv, dout, a.logsumexp, a.delta, dqkv);
-  Launch(stream, "AttentionBackward", BackwardKeysKernel<T, kTile, kD>, Blocks(shape, tiles), dim3(kThreads),
-         kKeyFloats * sizeof(float), shape, tiles, ScaleOf(shape), qkv, dout, a.logsumexp, a.delta, dqkv);
+  Launch(stream, "AttentionBackward", BackwardQueriesKernel<T, kTile, kD>, Blocks(shape, shape.heads, tiles),
+         dim3(kThreads), kQueryFloats * sizeof(float), shape, tiles, ScaleOf(shape), qkv, dout, a.logsumexp, a.delta,
+         dqkv);
+  Launch(stream, "AttentionBackward", BackwardKeysKernel<T, kTile, kD>, Blocks(shape, shape.kv_heads, tiles),
+         dim3(kThreads), kKeyFloats * sizeof(float), shape, tiles, ScaleOf(shape), qkv, dout, a.logsumexp, a.delta,
+         dqkv);
 }
 
 // Tiles are as large as 99 KiB of shared memory hold, which every GPU since 8.6 gives a block (8.0 and 9.0: more).
@@ -369,6 +394,7 @@ void BackwardOf(Stream& stream, const BackwardArguments& arguments) {
 
 void TiledAttentionForward(Stream& stream, const AttentionShape& shape, Tensor qkv, Tensor out, float* logsumexp) {
   ZF_CHECK(shape.head_size <= kMaxHeadSize);
+  ZF_CHECK(shape.heads % shape.kv_heads == 0);
   ZF_CHECK(qkv.dtype == out.dtype);
   WithType(qkv.dtype, [&](auto tag) { ForwardOf<typename decltype(tag)::Type>(stream, shape, qkv, out, logsumexp); });
 }
@@ -376,6 +402,7 @@ void TiledAttentionForward(Stream& stream, const AttentionShape& shape, Tensor q
 void TiledAttentionBackward(Stream& stream, const AttentionShape& shape, Tensor qkv, Tensor out, const float* logsumexp,
                             Tensor dout, Tensor dqkv, float* delta) {
   ZF_CHECK(shape.head_size <= kMaxHeadSize);
+  ZF_CHECK(shape.heads % shape.kv_heads == 0);
   ZF_CHECK(qkv.dtype == dqkv.dtype);
   ZF_CHECK(qkv.dtype == dout.dtype);
   const BackwardArguments arguments{shape, qkv, out, logsumexp, dout, dqkv, delta};

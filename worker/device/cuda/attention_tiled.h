@@ -9,10 +9,10 @@ namespace zerofleet::device::cuda {
 
 inline constexpr int64_t kMaxHeadSize = 256;
 
-// Shapes as in ops.h: out(B,T,C) and logsumexp(B,H,T) from qkv(B,T,3C).
+// Shapes as in ops.h: out(B,T,HD) and logsumexp(B,H,T) from qkv(B,T,(H+2G)D).
 void TiledAttentionForward(Stream& stream, const AttentionShape& shape, Tensor qkv, Tensor out, float* logsumexp);
 
-// dqkv(B,T,3C) overwritten; delta(B,H,T) fp32 is scratch.
+// dqkv(B,T,(H+2G)D) overwritten; delta(B,H,T) fp32 is scratch.
 void TiledAttentionBackward(Stream& stream, const AttentionShape& shape, Tensor qkv, Tensor out, const float* logsumexp,
                             Tensor dout, Tensor dqkv, float* delta);
 

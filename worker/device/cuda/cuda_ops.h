@@ -1,8 +1,9 @@
 // The ops of ops.h on an NVIDIA GPU.
 //
 // Each group of ops is one file: linear.cc (cuBLASLt), attention.cc (cuDNN, or the tiled kernels), elementwise.cu,
-// norm.cu, embedding.cu, cross_entropy.cu, vocabulary.cu, bands.cu, flat_vectors.cu, adamw.cu, sgd.cu, step_scalars.cu,
-// random_fill.cu, gemm_peak.cc. Ops of one CudaOps run on one stream at a time: they share its workspace.
+// norm.cu, rms_norm.cu, llama.cu, embedding.cu, cross_entropy.cu, vocabulary.cu, bands.cu, flat_vectors.cu, adamw.cu,
+// sgd.cu, step_scalars.cu, random_fill.cu, gemm_peak.cc. Ops of one CudaOps run on one stream at a time: they share its
+// workspace.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_CUDA_OPS_H_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_CUDA_OPS_H_
 
@@ -13,6 +14,7 @@
 #include "worker/device/band_ops.h"
 #include "worker/device/cuda/refused_shapes.h"
 #include "worker/device/cuda/workspace.h"
+#include "worker/device/llama_ops.h"
 #include "worker/device/ops.h"
 #include "worker/device/vocabulary_ops.h"
 
@@ -22,7 +24,7 @@ class Matmul;  // matmul.h
 struct MatmulArguments;
 class FusedAttention;  // attention_cudnn.h
 
-class CudaOps : public Ops, public VocabularyOps, public BandOps {
+class CudaOps : public Ops, public VocabularyOps, public BandOps, public LlamaOps {
  public:
   // FailedPrecondition when a library refuses this GPU.
   static absl::StatusOr<std::unique_ptr<CudaOps>> Create();
@@ -68,6 +70,15 @@ class CudaOps : public Ops, public VocabularyOps, public BandOps {
   void CrossEntropyBand(Stream&, const CrossEntropyBandArguments&) override;
   void EmbeddingBackwardBand(Stream&, const EmbeddingBackwardArguments&, const VocabularyPart& tokens) override;
   void PositionsBackwardBand(Stream&, const EmbeddingBackwardArguments&, const RowBand& positions) override;
+
+  LlamaOps& llama() override { return *this; }
+  void RmsNormForward(Stream&, const RmsNormForwardArguments&) override;
+  void RmsNormBackward(Stream&, const RmsNormBackwardArguments&) override;
+  void Rotate(Stream&, const RotateArguments&) override;
+  void HeadNormForward(Stream&, const HeadNormForwardArguments&) override;
+  void HeadNormBackward(Stream&, const HeadNormBackwardArguments&) override;
+  void GateForward(Stream&, const GateForwardArguments&) override;
+  void GateBackward(Stream&, const GateBackwardArguments&) override;
 
   void Convert(Stream&, int64_t count, Tensor from, Tensor to) override;
   void Accumulate(Stream&, int64_t count, Tensor from, float* accumulator) override;

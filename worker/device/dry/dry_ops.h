@@ -41,7 +41,7 @@ class DryOps : public Ops, public VocabularyOps, public BandOps, public LlamaOps
   void CrossEntropyBand(Stream&, const CrossEntropyBandArguments&) override {}
   void EmbeddingBackwardBand(Stream&, const EmbeddingBackwardArguments&, const VocabularyPart&) override {}
   void PositionsBackwardBand(Stream&, const EmbeddingBackwardArguments&, const RowBand&) override {}
-  LlamaOps* llama() override { return this; }
+  LlamaOps& llama() override { return *this; }
   void RmsNormForward(Stream&, const RmsNormForwardArguments&) override {}
   void RmsNormBackward(Stream&, const RmsNormBackwardArguments&) override {}
   void HeadNormForward(Stream&, const HeadNormForwardArguments&) override {}

@@ -14,14 +14,14 @@ GateLayer::GateLayer(Declaration& declaration)
 
 absl::Status GateLayer::Again(const UnitPass& pass) const {
   const Pass& p = pass.pass;
-  p.ops.llama()->GateForward(p.stream, {.m = p.m(), .n = columns_, .x = before()->Output(pass), .y = Output(pass)});
+  p.ops.llama().GateForward(p.stream, {.m = p.m(), .n = columns_, .x = before()->Output(pass), .y = Output(pass)});
   return absl::OkStatus();
 }
 
 absl::StatusOr<device::Tensor> GateLayer::Backward(const UnitPass& pass, device::Tensor dy) const {
   const Pass& p = pass.pass;
   const device::Tensor dx = before()->TakesGradient(pass).place;
-  p.ops.llama()->GateBackward(p.stream, {.m = p.m(), .n = columns_, .x = before()->Output(pass), .dy = dy, .dx = dx});
+  p.ops.llama().GateBackward(p.stream, {.m = p.m(), .n = columns_, .x = before()->Output(pass), .dy = dy, .dx = dx});
   return dx;
 }
 

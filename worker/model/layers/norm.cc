@@ -17,13 +17,13 @@ NormOp::NormOp(const Norm& row, float epsilon, Declaration& declaration)
 
 void NormOp::Normalise(const UnitPass& pass, const Places& places, int64_t m, device::Tensor output) const {
   if (rms()) {
-    pass.pass.ops.llama()->RmsNormForward(pass.pass.stream, {.m = m,
-                                                             .c = hidden_,
-                                                             .epsilon = epsilon_,
-                                                             .x = places.input,
-                                                             .gamma = pass.w.Offset(weight_),
-                                                             .y = output,
-                                                             .rstd = places.rstd});
+    pass.pass.ops.llama().RmsNormForward(pass.pass.stream, {.m = m,
+                                                            .c = hidden_,
+                                                            .epsilon = epsilon_,
+                                                            .x = places.input,
+                                                            .gamma = pass.w.Offset(weight_),
+                                                            .y = output,
+                                                            .rstd = places.rstd});
     return;
   }
   pass.pass.ops.LayerNormForward(pass.pass.stream, {.m = m,
@@ -69,14 +69,14 @@ void NormOp::AddGradients(const UnitPass& pass, const Places& places, device::Te
   const int64_t m = p.residual.Tokens(p.m());
   const device::Tensor gamma = pass.w.Offset(weight_);
   if (rms()) {
-    p.ops.llama()->RmsNormBackward(p.stream, {.m = m,
-                                              .c = hidden_,
-                                              .dy = dy,
-                                              .x = places.input,
-                                              .gamma = gamma,
-                                              .rstd = places.rstd,
-                                              .dx = dx,
-                                              .dgamma = sums});
+    p.ops.llama().RmsNormBackward(p.stream, {.m = m,
+                                             .c = hidden_,
+                                             .dy = dy,
+                                             .x = places.input,
+                                             .gamma = gamma,
+                                             .rstd = places.rstd,
+                                             .dx = dx,
+                                             .dgamma = sums});
     return;
   }
   p.ops.LayerNormBackward(p.stream, {.m = m,

@@ -39,15 +39,15 @@ HeadNorm::HeadNorm(const Rotate& row, float epsilon, Declaration& declaration)
 
 void HeadNorm::Forward(const UnitPass& pass, device::Tensor x) const {
   const Pass& p = pass.pass;
-  p.ops.llama()->HeadNormForward(p.stream, {.m = p.m(),
-                                            .heads = heads_,
-                                            .kv_heads = kv_heads_,
-                                            .head_size = head_size_,
-                                            .epsilon = epsilon_,
-                                            .x = x,
-                                            .gammas = pass.w.Offset(weight_),
-                                            .y = Output(pass),
-                                            .rstd = pass.StatisticsAt(rstd_)});
+  p.ops.llama().HeadNormForward(p.stream, {.m = p.m(),
+                                           .heads = heads_,
+                                           .kv_heads = kv_heads_,
+                                           .head_size = head_size_,
+                                           .epsilon = epsilon_,
+                                           .x = x,
+                                           .gammas = pass.w.Offset(weight_),
+                                           .y = Output(pass),
+                                           .rstd = pass.StatisticsAt(rstd_)});
 }
 
 absl::Status HeadNorm::Backward(const UnitPass& pass, device::Tensor x, device::Tensor dy) const {
@@ -60,15 +60,15 @@ absl::Status HeadNorm::Backward(const UnitPass& pass, device::Tensor x, device::
   } else {
     sums = pass.dw->SumsAt(weight_, elements(), p.stream);
   }
-  p.ops.llama()->HeadNormBackward(p.stream, {.m = p.m(),
-                                             .heads = heads_,
-                                             .kv_heads = kv_heads_,
-                                             .head_size = head_size_,
-                                             .x = x,
-                                             .gammas = pass.w.Offset(weight_),
-                                             .rstd = pass.StatisticsAt(rstd_),
-                                             .dy = dy,
-                                             .dgammas = sums});
+  p.ops.llama().HeadNormBackward(p.stream, {.m = p.m(),
+                                            .heads = heads_,
+                                            .kv_heads = kv_heads_,
+                                            .head_size = head_size_,
+                                            .x = x,
+                                            .gammas = pass.w.Offset(weight_),
+                                            .rstd = pass.StatisticsAt(rstd_),
+                                            .dy = dy,
+                                            .dgammas = sums});
   return sums == nullptr || summed_ ? absl::OkStatus() : pass.dw->Deliver(weight_, elements(), sums);
 }
 
@@ -88,16 +88,16 @@ RotateLayer::RotateLayer(const Rotate& row, float epsilon, Declaration& declarat
 
 void RotateLayer::Turn(const UnitPass& pass, device::Tensor x, bool back) const {
   const Pass& p = pass.pass;
-  p.ops.llama()->Rotate(p.stream, {.batch = p.batch.sequences,
-                                   .time = p.batch.time,
-                                   .heads = heads_ + kv_heads_,
-                                   .head_size = head_size_,
-                                   .columns = (heads_ + 2 * kv_heads_) * head_size_,
-                                   .frequencies = frequencies_,
-                                   .past = p.batch.past(),
-                                   .back = back,
-                                   .x = x,
-                                   .starts = p.batch.starts});
+  p.ops.llama().Rotate(p.stream, {.batch = p.batch.sequences,
+                                  .time = p.batch.time,
+                                  .heads = heads_ + kv_heads_,
+                                  .head_size = head_size_,
+                                  .columns = (heads_ + 2 * kv_heads_) * head_size_,
+                                  .frequencies = frequencies_,
+                                  .past = p.batch.past(),
+                                  .back = back,
+                                  .x = x,
+                                  .starts = p.batch.starts});
 }
 
 absl::Status RotateLayer::Forward(const UnitPass& pass) const {

@@ -16,10 +16,11 @@
 #include "worker/device/cuda/cuda_device.h"
 #include "worker/device/cuda/cuda_stream.h"
 #include "worker/device/cuda/emulation/streams.h"
+#include "worker/device/llama_ops.h"
 
 namespace zerofleet::device::cuda::emulation {
 
-class FastOps : public Ops, public VocabularyOps, public BandOps {
+class FastOps : public Ops, public VocabularyOps, public BandOps, public LlamaOps {
  public:
   void LinearForward(Stream& s, const LinearForwardArguments& p) override {
     Add(s, [=](Ops& ops, Stream& on) { ops.LinearForward(on, p); }, {p.m, p.n, p.k});
@@ -98,6 +99,32 @@ class FastOps : public Ops, public VocabularyOps, public BandOps {
   void PositionsBackwardBand(Stream& s, const EmbeddingBackwardArguments& p, const RowBand& positions) override {
     Add(s, [=](Ops& ops, Stream& on) { ops.bands().PositionsBackwardBand(on, p, positions); });
   }
+  LlamaOps& llama() override { return *this; }
+  void RmsNormForward(Stream& s, const RmsNormForwardArguments& p) override {
+    Add(s, [=](Ops& ops, Stream& on) { ops.llama().RmsNormForward(on, p); });
+  }
+  void RmsNormBackward(Stream& s, const RmsNormBackwardArguments& p) override {
+    Add(s, [=](Ops& ops, Stream& on) { ops.llama().RmsNormBackward(on, p); });
+  }
+  void Rotate(Stream& s, const RotateArguments& p) override {
+    Add(s, [p, held = std::vector<float>(p.frequencies.begin(), p.frequencies.end())](Ops& ops, Stream& on) {
+      RotateArguments later = p;
+      later.frequencies = held;
+      ops.llama().Rotate(on, later);
+    });
+  }
+  void HeadNormForward(Stream& s, const HeadNormForwardArguments& p) override {
+    Add(s, [=](Ops& ops, Stream& on) { ops.llama().HeadNormForward(on, p); });
+  }
+  void HeadNormBackward(Stream& s, const HeadNormBackwardArguments& p) override {
+    Add(s, [=](Ops& ops, Stream& on) { ops.llama().HeadNormBackward(on, p); });
+  }
+  void GateForward(Stream& s, const GateForwardArguments& p) override {
+    Add(s, [=](Ops& ops, Stream& on) { ops.llama().GateForward(on, p); });
+  }
+  void GateBackward(Stream& s, const GateBackwardArguments& p) override {
+    Add(s, [=](Ops& ops, Stream& on) { ops.llama().GateBackward(on, p); });
+  }
   void Convert(Stream& s, int64_t count, Tensor from, Tensor to) override {
     Add(s, [=](Ops& ops, Stream& on) { ops.Convert(on, count, from, to); });
   }
@@ -159,7 +186,7 @@ class FastOps : public Ops, public VocabularyOps, public BandOps {
 
  private:
   static std::vector<int64_t> ShapeOf(const AttentionShape& shape) {
-    return {shape.batch, shape.time, shape.heads, shape.head_size};
+    return {shape.batch, shape.time, shape.heads, shape.head_size, shape.kv_heads};
   }
 
   // `shape` is that of an op whose kernel a library chooses.
