@@ -64,7 +64,8 @@ using Write = std::function<absl::Status(std::span<const std::byte>)>;
 
 // Gives the tokens of `text`, and their trailer, to `write`.
 absl::Status WriteTokens(const TokenFile& text, const TokenFormat& format, const text::Tokenizer& tokenizer,
-                         const TextOptions& options, bool answers, const std::string& key, const Write& write) {
+                         const text::ChatTemplate* chat, const TextOptions& options, bool answers,
+                         const std::string& key, const Write& write) {
   const int token_bytes = answers ? 4 : TokenBytes(tokenizer.vocab());
   std::vector<uint16_t> narrow;
   const TokenSink sink = [&](std::span<const int32_t> ids) {
@@ -72,8 +73,9 @@ absl::Status WriteTokens(const TokenFile& text, const TokenFormat& format, const
     narrow.assign(ids.begin(), ids.end());
     return write(std::as_bytes(std::span(narrow)));
   };
-  TokenizeOptions how = {options.threads, options.end_token ? options.end_token : tokenizer.end_of_text(), nullptr,
-                         options.cancelled, answers};
+  TokenizeOptions how = {options.threads, options.end_token ? options.end_token : tokenizer.end_of_text(),
+                         nullptr,         options.cancelled,
+                         answers,         chat};
   if (how.end_token == kNoEndToken) how.end_token.reset();
   if (options.progress) {
     how.progress = [&](int64_t bytes) {
@@ -146,6 +148,16 @@ absl::Status TextTokenizer::Load() {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::string> TextTokenizer::LoadChat() {
+  if (!chat_) {
+    absl::StatusOr<text::ChatTemplate> chat = text::ChatTemplate::Load(name_);
+    if (absl::IsNotFound(chat.status())) return std::string();
+    if (!chat.ok()) return Annotate(chat.status(), "data.tokenizer");
+    chat_ = *std::move(chat);
+  }
+  return chat_->digest();
+}
+
 absl::StatusOr<std::optional<int32_t>> TextTokenizer::EndToken() {
   ZF_RETURN_IF_ERROR(Load());
   return tokenizer_->end_of_text();
@@ -153,15 +165,20 @@ absl::StatusOr<std::optional<int32_t>> TextTokenizer::EndToken() {
 
 absl::StatusOr<TextTokens> TextTokenizer::Open(const TokenFile& text, const TokenFormat& format) {
   if (answers_ && !format.json_lines()) {
-    return absl::DataLossError(
-        absl::StrCat(text.path(), ": data.loss_on: assistant needs JSON lines of a \"prompt\" and a \"completion\""));
+    return absl::DataLossError(absl::StrCat(
+        text.path(),
+        ": data.loss_on: assistant needs JSON lines of a \"prompt\" and a \"completion\", or of \"messages\""));
   }
   // Without a digest the configuration does not say which tokenizer it is.
   if (digest_.empty()) ZF_RETURN_IF_ERROR(Load());
   const std::string& digest = digest_.empty() ? tokenizer_->digest() : digest_;
+  std::string chat;  // only lines can be chats
+  if (format.json_lines()) {
+    ZF_ASSIGN_OR_RETURN(chat, LoadChat());
+  }
   const std::string key = Digest128(absl::StrCat(
       kVersion, " ", text.Contents(), " ", format.name, " ", static_cast<int>(format.compression), " ", digest, " ",
-      options_.end_token ? absl::StrCat(*options_.end_token) : "own", answers_ ? " answers" : ""));
+      options_.end_token ? absl::StrCat(*options_.end_token) : "own", answers_ ? " answers" : "", chat));
   if (options_.directory.empty()) return MakeInMemory(text, format, key);
   const std::string path = JoinPath(options_.directory, absl::StrCat(key, ".tokens"));
   if (std::optional<TextTokens> found = Find(path, key)) return *std::move(found);
@@ -187,7 +204,7 @@ absl::Status TextTokenizer::Make(const TokenFile& text, const TokenFormat& forma
   };
   absl::StatusOr<std::unique_ptr<DurableFile>> file = DurableFile::Create(temporary);
   ZF_RETURN_IF_ERROR(cannot(file.status()));
-  ZF_RETURN_IF_ERROR(WriteTokens(text, format, *tokenizer_, options_, answers_, key,
+  ZF_RETURN_IF_ERROR(WriteTokens(text, format, *tokenizer_, chat_ ? &*chat_ : nullptr, options_, answers_, key,
                                  [&](std::span<const std::byte> bytes) { return cannot((*file)->Write(bytes)); }));
   ZF_RETURN_IF_ERROR(cannot((*file)->Sync()));
   return cannot(Rename(temporary, path));
@@ -210,7 +227,7 @@ absl::StatusOr<TextTokens> TextTokenizer::MakeInMemory(const TokenFile& text, co
     }
     return absl::OkStatus();
   };
-  ZF_RETURN_IF_ERROR(WriteTokens(text, format, *tokenizer_, options_, answers_, key, write));
+  ZF_RETURN_IF_ERROR(WriteTokens(text, format, *tokenizer_, chat_ ? &*chat_ : nullptr, options_, answers_, key, write));
   if (std::optional<TextTokens> found = Find(absl::StrCat("/proc/self/fd/", descriptor), key)) return *std::move(found);
   return absl::InternalError(absl::StrCat(text.path(), ": its tokens cannot be read back from memory"));
 }

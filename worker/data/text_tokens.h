@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "worker/data/format.h"
 #include "worker/data/token_file.h"
+#include "worker/text/chat_template.h"
 #include "worker/text/tokenizer.h"
 #include "zerofleet/v1/config.pb.h"
 
@@ -60,6 +61,8 @@ class TextTokenizer {
 
  private:
   absl::Status Load();
+  // The digest of the tokenizer's chat template; empty if it has none.
+  absl::StatusOr<std::string> LoadChat();
   absl::Status Make(const TokenFile& text, const TokenFormat& format, const std::string& key, const std::string& path);
   absl::StatusOr<TextTokens> MakeInMemory(const TokenFile& text, const TokenFormat& format, const std::string& key);
 
@@ -67,6 +70,7 @@ class TextTokenizer {
   const bool answers_;  // data.loss_on: assistant
   const TextOptions options_;
   std::unique_ptr<text::Tokenizer> tokenizer_;
+  std::optional<text::ChatTemplate> chat_;
 };
 
 }  // namespace zerofleet::data

@@ -11,9 +11,11 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/data/tokenize.h"
 
 namespace zerofleet::data {
 namespace {
@@ -70,6 +72,46 @@ class TextTokensTest : public ::testing::Test {
   v1::DataConfig config_;
   TextOptions options_;
 };
+
+// Says c before what a user says, and a before an answer.
+constexpr char kChatTemplate[] =
+    "{% for m in messages %}{% if m.role == 'user' %}c{% else %}a{% endif %}{{ m.content }}{% endfor %}"
+    "{% if add_generation_prompt %}a{% endif %}";
+constexpr char kChat[] =
+    R"({"messages":[{"role":"user","content":"b"},{"role":"assistant","content":"c"},{"role":"user","content":"a"},)"
+    R"({"role":"assistant","content":"b"}]})";
+
+TEST_F(TextTokensTest, AChatIsItsTemplatesText) {
+  Write("chat_template.jinja", kChatTemplate);
+  EXPECT_THAT(Ids(Write("a.jsonl", kChat)), ElementsAre(3, 1, 0, 3, 3, 0, 2, 4));
+  // Its tokens are another template's no more.
+  Write("chat_template.jinja", "{% for m in messages %}{{ m.content }}{% endfor %}");
+  EXPECT_THAT(Ids(JoinPath(directory_, "a.jsonl")), ElementsAre(1, 3, 2, 4));
+}
+
+TEST_F(TextTokensTest, OfAChatTheAnswersCount) {
+  Write("chat_template.jinja", kChatTemplate);
+  config_.set_loss_on("assistant");
+  const absl::StatusOr<TextTokens> tokens = Open(Write("a.jsonl", kChat));
+  ASSERT_TRUE(tokens.ok()) << tokens.status();
+  std::vector<int32_t> ids(tokens->format.tokens);
+  EXPECT_TRUE(tokens->file->Read(0, std::as_writable_bytes(std::span(ids))).ok());
+  const auto seen = [](int32_t id) { return id | kUncounted; };
+  EXPECT_THAT(ids, ElementsAre(seen(3), seen(1), seen(0), 3, seen(3), seen(0), seen(0), 1, seen(4)));
+}
+
+TEST_F(TextTokensTest, AChatThatCannotBeReadIsRefusedByItsLine) {
+  EXPECT_THAT(Error(Write("a.jsonl", kChat)), HasSubstr("a.jsonl: line 1: has \"messages\", and the tokenizer has no"));
+  Write("chat_template.jinja", kChatTemplate);
+  for (const char* wrong : {"[]", "3", "\"hello\"", "[3]", "[{\"role\": 7}]", "[{\"content\": \"a\"}]"}) {
+    EXPECT_THAT(Error(Write("b.jsonl", absl::StrCat("{\"messages\": ", wrong, "}"))),
+                HasSubstr("b.jsonl: line 1: \"messages\" must be a list of objects that have a \"role\" each"));
+  }
+  // The last answer is written otherwise than those before it.
+  Write("chat_template.jinja", "{% for m in messages %}{{ m.content }}{% if loop.last %}a{% endif %}{% endfor %}");
+  config_.set_loss_on("assistant");
+  EXPECT_THAT(Error(Write("c.jsonl", kChat)), HasSubstr("the chat template changes what stands before an answer"));
+}
 
 TEST_F(TextTokensTest, ATextIsOneDocumentAndEndsWithItsToken) {
   const std::string path = Write("a.txt", "abcab");

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <ctime>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,6 +24,48 @@ constexpr size_t kBlockBytes = 256 * 1024, kBlocksPerThread = 8;
 // What is encoded as one, because it is one line or cannot be cut, takes some twenty times its size in memory.
 constexpr size_t kLongestLine = size_t{64} << 20, kLongestUncut = size_t{256} << 20;
 constexpr char kTextKey[] = "text", kPromptKey[] = "prompt", kCompletionKey[] = "completion";
+constexpr char kMessagesKey[] = "messages", kRoleKey[] = "role", kAssistant[] = "assistant";
+// What a template takes for today, so that a file has the same tokens on every day: 26 July 2024, which Llama 3's
+// templates name where they are given no date.
+constexpr std::time_t kDayOfChats = 1721952000;
+
+bool HasRole(const nlohmann::json& message) {
+  return message.is_object() && message.contains(kRoleKey) && message[kRoleKey].is_string();
+}
+
+// The text that ends at each of a chat's messages, of which a part may be an answer's.
+struct ChatText {
+  std::string text;
+  struct Answer {
+    size_t begin, end;
+  };
+  std::vector<Answer> answers;
+};
+
+// An answer is what the template puts behind the messages before it, with the beginning of an answer, and up to its own
+// end.
+absl::StatusOr<ChatText> RenderChat(const text::ChatTemplate& chat, const nlohmann::ordered_json& messages) {
+  ChatText result;
+  ZF_ASSIGN_OR_RETURN(result.text, chat.Render(messages, /*answer=*/false, kDayOfChats));
+  nlohmann::ordered_json before = nlohmann::ordered_json::array();
+  for (const nlohmann::ordered_json& message : messages) {
+    const bool is_answer = message[kRoleKey] == kAssistant;
+    std::string prompt;
+    if (is_answer) {
+      ZF_ASSIGN_OR_RETURN(prompt, chat.Render(before, /*answer=*/true, kDayOfChats));
+    }
+    before.push_back(message);
+    if (!is_answer) continue;
+    ZF_ASSIGN_OR_RETURN(const std::string whole, chat.Render(before, /*answer=*/false, kDayOfChats));
+    const bool apart = result.text.starts_with(whole) && whole.starts_with(prompt);
+    if (!apart) {
+      return absl::DataLossError(
+          "the chat template changes what stands before an answer, so that its tokens cannot be told apart");
+    }
+    result.answers.push_back({prompt.size(), whole.size()});
+  }
+  return result;
+}
 
 struct Block {
   std::string text;
@@ -128,6 +171,8 @@ class Encoder {
 
   absl::Status EncodeLine(std::string_view line, Block& block) const {
     ZF_ASSIGN_OR_RETURN(const nlohmann::json document, ParseJson(line));
+    const bool is_chat = document.is_object() && document.contains(kMessagesKey) && !document.contains(kTextKey);
+    if (is_chat) return EncodeChat(document[kMessagesKey], block);
     if (options_.answers) return EncodeAnswer(document, block);
     if (!document.is_object()) return absl::DataLossError("must be an object, such as {\"text\": \"...\"}");
     const auto text = document.find(kTextKey);
@@ -142,13 +187,48 @@ class Encoder {
     for (const char* key : {kPromptKey, kCompletionKey}) {
       if (document.is_object() && document.contains(key) && document[key].is_string()) continue;
       return absl::DataLossError(
-          absl::StrCat("has no \"", key, "\" that is a string, which data.loss_on: assistant needs"));
+          absl::StrCat("has no \"", key, "\" that is a string, nor \"messages\"; data.loss_on: assistant needs them"));
     }
-    const size_t begin = block.ids.size();
-    ZF_RETURN_IF_ERROR(Append(document[kPromptKey].get_ref<const std::string&>(), block));
-    for (size_t i = begin; i < block.ids.size(); ++i) block.ids[i] |= kUncounted;
+    ZF_RETURN_IF_ERROR(AppendUncounted(document[kPromptKey].get_ref<const std::string&>(), block));
     ZF_RETURN_IF_ERROR(Append(document[kCompletionKey].get_ref<const std::string&>(), block));
     End(block);
+    return absl::OkStatus();
+  }
+
+  // The template has ended the last answer: the token behind the document, which packing needs, does not count.
+  absl::Status EncodeChat(const nlohmann::json& messages, Block& block) const {
+    if (options_.chat == nullptr) {
+      return absl::DataLossError("has \"messages\", and the tokenizer has no chat template");
+    }
+    const bool is_list = messages.is_array() && !messages.empty();
+    if (!is_list || !std::all_of(messages.begin(), messages.end(), HasRole)) {
+      return absl::DataLossError("\"messages\" must be a list of objects that have a \"role\" each");
+    }
+    if (!options_.answers) {
+      ZF_ASSIGN_OR_RETURN(const std::string text,
+                          options_.chat->Render(nlohmann::ordered_json(messages), /*answer=*/false, kDayOfChats));
+      ZF_RETURN_IF_ERROR(Append(text, block));
+      End(block);
+      return absl::OkStatus();
+    }
+    ZF_ASSIGN_OR_RETURN(const ChatText chat, RenderChat(*options_.chat, nlohmann::ordered_json(messages)));
+    const std::string_view text = chat.text;
+    size_t at = 0;
+    for (const ChatText::Answer& answer : chat.answers) {
+      ZF_RETURN_IF_ERROR(AppendUncounted(text.substr(at, answer.begin - at), block));
+      ZF_RETURN_IF_ERROR(Append(text.substr(answer.begin, answer.end - answer.begin), block));
+      at = answer.end;
+    }
+    ZF_RETURN_IF_ERROR(AppendUncounted(text.substr(at), block));
+    End(block);
+    if (options_.end_token) block.ids.back() |= kUncounted;
+    return absl::OkStatus();
+  }
+
+  absl::Status AppendUncounted(std::string_view text, Block& block) const {
+    const size_t begin = block.ids.size();
+    ZF_RETURN_IF_ERROR(Append(text, block));
+    for (size_t i = begin; i < block.ids.size(); ++i) block.ids[i] |= kUncounted;
     return absl::OkStatus();
   }
 

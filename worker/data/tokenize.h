@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "worker/data/format.h"
 #include "worker/data/token_file.h"
+#include "worker/text/chat_template.h"
 #include "worker/text/tokenizer.h"
 
 namespace zerofleet::data {
@@ -23,8 +24,10 @@ struct TokenizeOptions {
   std::optional<int32_t> end_token;             // put behind each document
   std::function<void(int64_t bytes)> progress;  // bytes of the file that were read so far; may be null
   std::function<bool()> cancelled;              // may be null
-  // Takes JSON lines of a `prompt` and a `completion`, whose tokens alone count: the others have kUncounted.
+  // Tokens of JSON lines count in a `completion` behind a `prompt` and in the assistant's messages alone: the others
+  // have kUncounted.
   bool answers = false;
+  const text::ChatTemplate* chat = nullptr;  // what `messages` become text by; null: they are refused
 };
 
 struct TokenizeCounts {
@@ -36,8 +39,8 @@ struct TokenizeCounts {
 using TokenSink = std::function<absl::Status(std::span<const int32_t> ids)>;
 
 // `format` is of text. A text file is one document; of JSON lines each line is one: an object whose `text` is
-// the document, or that options.answers describes. DataLoss, naming file and line, for what is not that; Cancelled; and
-// whatever `sink` returns.
+// the document, or whose `messages` are, or that options.answers describes. DataLoss, naming file and line, for what is
+// not that; Cancelled; and whatever `sink` returns.
 absl::StatusOr<TokenizeCounts> Tokenize(const TokenFile& file, const TokenFormat& format,
                                         const text::Tokenizer& tokenizer, const TokenizeOptions& options,
                                         const TokenSink& sink);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/digest.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "proto/json_parse.h"
@@ -74,7 +75,11 @@ absl::StatusOr<ChatTemplate> ChatTemplate::Parse(std::string_view source, std::s
   if (text.empty()) return absl::NotFoundError("the tokenizer has no chat template");
   absl::StatusOr<jinja::Template> body = jinja::Template::Parse(text);
   if (!body.ok()) return Annotate(body.status(), kTemplateKey);
-  return ChatTemplate(std::move(body).value(), SpecialsIn(settings));
+  std::string made_of = text;
+  for (const char* key : kSpecialKeys) {
+    if (settings.is_object() && settings.contains(key)) absl::StrAppend(&made_of, "\n", key, settings[key].dump());
+  }
+  return ChatTemplate(std::move(body).value(), SpecialsIn(settings), Digest128(made_of));
 }
 
 absl::StatusOr<std::string> ChatTemplate::Render(const nlohmann::ordered_json& messages, bool answer,

@@ -27,15 +27,19 @@ class ChatTemplate {
   // beginning of the assistant's answer behind them. Errors name the line of the template.
   absl::StatusOr<std::string> Render(const nlohmann::ordered_json& messages, bool answer, std::time_t now) const;
 
+  // Which template it is: a digest of what makes it.
+  const std::string& digest() const { return digest_; }
+
   // What stands behind an answer of the assistant; empty if that cannot be told.
   std::string EndOfAnswer(std::time_t now) const;
 
  private:
-  ChatTemplate(jinja::Template body, jinja::Value::Dict specials)
-      : template_(std::move(body)), specials_(std::move(specials)) {}
+  ChatTemplate(jinja::Template body, jinja::Value::Dict specials, std::string digest)
+      : template_(std::move(body)), specials_(std::move(specials)), digest_(std::move(digest)) {}
 
   jinja::Template template_;
   jinja::Value::Dict specials_;  // bos_token and others of its config
+  std::string digest_;
 };
 
 }  // namespace zerofleet::text
