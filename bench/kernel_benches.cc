@@ -177,6 +177,7 @@ absl::StatusOr<std::vector<OptimizerRate>> BenchOptimizer(device::Device& device
   const device::DecaySegment everything[] = {{0, parameters, true}};
   std::vector<OptimizerRate> rates;
   for (const optim::OptimizerRow& optimizer : optim::Optimizers()) {
+    if (optimizer.whole_matrices) continue;  // no update of a flat vector
     // All but the master begin at zero; the round that is not counted makes them what they are in training.
     optim::StateTensors states = {master.tensor()};
     std::vector<std::unique_ptr<device::Reservation>> rows;

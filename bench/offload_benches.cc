@@ -93,6 +93,7 @@ absl::StatusOr<std::vector<OptimizerRate>> BenchHostUpdate(device::Device& devic
   ZF_ASSIGN_OR_RETURN(const double memory, MemoryBytesPerSecond(device.host(), spec.parameters(), rounds));
   std::vector<OptimizerRate> rates;
   for (const optim::OptimizerRow& optimizer : optim::Optimizers()) {
+    if (optimizer.whole_matrices) continue;  // no update of a flat vector
     const zero::ZeroLayout layout(spec, {.stage = 2, .optimizer = &optimizer, .placement = zero::kStatesOnHost});
     ZF_ASSIGN_OR_RETURN(const double seconds, UpdateSeconds(device, spec, layout, /*scratch=*/nullptr, rounds));
     // The gradient is read, the states are read and written, the parameter is written on the device.
@@ -109,6 +110,7 @@ absl::StatusOr<std::vector<OptimizerRate>> BenchUpdateOnDisk(device::Device& dev
   ZF_ASSIGN_OR_RETURN(const model::ModelSpec spec, model::ModelSpec::Create(model));
   std::vector<OptimizerRate> rates;
   for (const optim::OptimizerRow& optimizer : optim::Optimizers()) {
+    if (optimizer.whole_matrices) continue;  // no update of a flat vector
     const zero::ZeroLayout layout(spec, {.stage = 2, .optimizer = &optimizer, .placement = zero::kStatesInFile});
     const int64_t all = zero::StateFile::FileBytes(layout);
     ZF_ASSIGN_OR_RETURN(const auto scratch, memory::ScratchFile::Create(directory, "zerofleet-bench", all));

@@ -37,6 +37,7 @@ void AddReportCommand(CLI::App& app, CommandBody& body);
 void AddCheckpointCommand(CLI::App& app, CommandBody& body);
 void AddEvalCommand(CLI::App& app, CommandBody& body);
 void AddGenerateCommand(CLI::App& app, CommandBody& body);
+void AddSweepCommand(CLI::App& app, CommandBody& body);
 void AddTokenizeCommand(CLI::App& app, CommandBody& body);
 void AddBenchCommand(CLI::App& app, CommandBody& body);
 void AddCompletionCommand(CLI::App& app, CommandBody& body);

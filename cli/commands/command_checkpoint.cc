@@ -19,6 +19,7 @@
 #include "nlohmann/json.hpp"
 #include "proto/json.h"
 #include "services/common/build_info.h"
+#include "worker/checkpoint/adapters.h"
 #include "worker/checkpoint/catalog.h"
 #include "worker/checkpoint/gguf_export.h"
 #include "worker/checkpoint/huggingface.h"
@@ -96,9 +97,15 @@ device::DType DTypeNamed(const std::string& name) {
   return device::DType::kF32;
 }
 
-absl::StatusOr<int> RunExport(const std::string& path, const std::string& to, device::DType dtype,
+absl::StatusOr<int> RunExport(const std::string& path, const std::string& to, device::DType dtype, bool adapters,
                               const Output& output) {
   ZF_ASSIGN_OR_RETURN(const std::string step_dir, ResolveCheckpoint(path));
+  if (adapters) {
+    ZF_RETURN_IF_ERROR(checkpoint::ExportAdapters(step_dir, to, dtype));
+    output.out << "wrote " << JoinPath(to, checkpoint::kAdapterWeightsName) << " and "
+               << JoinPath(to, checkpoint::kAdapterConfigName) << "\n";
+    return 0;
+  }
   if (absl::EndsWith(to, ".gguf")) {
     ZF_RETURN_IF_ERROR(checkpoint::ExportGguf(step_dir, to, dtype));
     output.out << "wrote " << to << "\n";
@@ -109,11 +116,17 @@ absl::StatusOr<int> RunExport(const std::string& path, const std::string& to, de
   return 0;
 }
 
-absl::StatusOr<int> RunImport(const std::string& hf_dir, const std::string& step_dir, const Output& output) {
+absl::StatusOr<int> RunImport(const std::string& hf_dir, const std::string& step_dir, const std::string& base,
+                              const Output& output) {
   ZF_ASSIGN_OR_RETURN(v1::Config defaults, DefaultConfig("gpt2-124m"));
   defaults.mutable_model()->clear_preset();
   const checkpoint::ImportStamp stamp = {services::GetBuildInfo().version, absl::ToUnixSeconds(absl::Now())};
-  ZF_RETURN_IF_ERROR(checkpoint::ImportModel(hf_dir, step_dir, defaults, stamp));
+  if (base.empty()) {
+    ZF_RETURN_IF_ERROR(checkpoint::ImportModel(hf_dir, step_dir, defaults, stamp));
+  } else {
+    ZF_ASSIGN_OR_RETURN(const std::string base_dir, ResolveCheckpoint(base));
+    ZF_RETURN_IF_ERROR(checkpoint::ImportAdapters(hf_dir, base_dir, step_dir, stamp));
+  }
   output.out << "wrote " << step_dir << "; start from it with: zerofleet train CONFIG.yaml --set init_from=" << step_dir
              << "\n";
   return 0;
@@ -123,8 +136,8 @@ absl::StatusOr<int> RunImport(const std::string& hf_dir, const std::string& step
 
 void AddCheckpointCommand(CLI::App& app, CommandBody& body) {
   struct Flags {
-    std::string from, to;
-    bool json = false;
+    std::string from, to, base;
+    bool json = false, adapters = false;
     std::string dtype = device::DTypeName(device::DType::kF32);
   };
   auto flags = std::make_shared<Flags>();
@@ -157,10 +170,12 @@ void AddCheckpointCommand(CLI::App& app, CommandBody& body) {
   to_hf->add_option("--dtype", flags->dtype, "Of the weights: fp32, bf16 or fp16; fp32 without")
       ->check(CLI::IsMember({"fp32", "bf16", "fp16"}))
       ->type_name("TYPE");
+  to_hf->add_flag("--adapters", flags->adapters,
+                  "Low-rank adapters alone, as PEFT reads them; without it they are merged into the weights");
   to_hf->footer("Example:\n  zerofleet checkpoint export checkpoints/step-00000100 gpt2-mine");
   to_hf->callback([flags, &body] {
     body = [flags](const Output& output) {
-      return RunExport(flags->from, flags->to, DTypeNamed(flags->dtype), output);
+      return RunExport(flags->from, flags->to, DTypeNamed(flags->dtype), flags->adapters, output);
     };
   });
 
@@ -172,9 +187,13 @@ void AddCheckpointCommand(CLI::App& app, CommandBody& body) {
   from_hf->add_option("STEP_DIR", flags->to, "The step directory to write, such as imported/step-00000000")
       ->type_name("DIR")
       ->required();
+  from_hf
+      ->add_option("--base", flags->base, "For a PEFT directory of low-rank adapters: the step directory they go with")
+      ->type_name("DIR");
   from_hf->footer("Example:\n  zerofleet checkpoint import gpt2 imported/step-00000000");
-  from_hf->callback(
-      [flags, &body] { body = [flags](const Output& output) { return RunImport(flags->from, flags->to, output); }; });
+  from_hf->callback([flags, &body] {
+    body = [flags](const Output& output) { return RunImport(flags->from, flags->to, flags->base, output); };
+  });
 }
 
 }  // namespace zerofleet::cli

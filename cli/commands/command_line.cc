@@ -33,10 +33,10 @@ constexpr int kUsage = 2, kResources = 3;
 constexpr size_t kLongestShown = 60;
 
 using AddCommand = void (*)(CLI::App& app, CommandBody& body);
-constexpr AddCommand kCommands[] = {AddTrainCommand,      AddCoordinatorCommand, AddWorkerCommand,     AddStatusCommand,
-                                    AddPlanCommand,       AddReportCommand,      AddCheckpointCommand, AddEvalCommand,
-                                    AddGenerateCommand,   AddTokenizeCommand,    AddBenchCommand,      AddHelpCommand,
-                                    AddCompletionCommand, AddConfigSchemaCommand};
+constexpr AddCommand kCommands[] = {AddTrainCommand,    AddCoordinatorCommand, AddWorkerCommand,      AddStatusCommand,
+                                    AddPlanCommand,     AddReportCommand,      AddCheckpointCommand,  AddEvalCommand,
+                                    AddGenerateCommand, AddSweepCommand,       AddTokenizeCommand,    AddBenchCommand,
+                                    AddHelpCommand,     AddCompletionCommand,  AddConfigSchemaCommand};
 
 std::string VersionText() {
   const services::BuildInfo& build = services::GetBuildInfo();

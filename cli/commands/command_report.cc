@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "cli/commands/command.h"
+#include "cli/report/csv.h"
 #include "cli/report/run_file.h"
 #include "cli/report/run_text.h"
 #include "cli/report/tensorboard.h"
@@ -19,7 +20,7 @@ namespace {
 
 struct ReportFlags {
   std::vector<std::string> files;
-  std::string html, tensorboard;
+  std::string html, tensorboard, csv;
   bool compare = false;
 };
 
@@ -51,6 +52,12 @@ absl::StatusOr<int> RunReport(const ReportFlags& flags, const Output& output) {
     runs.push_back(std::move(run));
   }
   if (!flags.tensorboard.empty()) return WriteTensorBoard(runs, flags.tensorboard, output);
+  if (!flags.csv.empty()) {
+    const absl::Status written = WriteResultFile(flags.csv, RunsCsv(runs));
+    if (!written.ok()) return absl::Status(written.code(), absl::StrCat("--csv: ", written.message()));
+    output.out << "wrote " << flags.csv << "\n";
+    return 0;
+  }
   if (!flags.html.empty()) {
     ZF_RETURN_IF_ERROR(AtPage(WriteResultFile(flags.html, RunsPage(runs))));
     output.out << "wrote " << flags.html << "\n";
@@ -74,6 +81,10 @@ void AddReportCommand(CLI::App& app, CommandBody& body) {
   command->add_option("--tensorboard", flags->tensorboard, "Write event files for TensorBoard, a directory per run")
       ->type_name("DIR")
       ->excludes("--html");
+  command->add_option("--csv", flags->csv, "Write steps and evaluations as comma-separated values")
+      ->type_name("FILE")
+      ->excludes("--html")
+      ->excludes("--tensorboard");
   command->add_flag("--compare", flags->compare, "Also say which keys differ, and from which step on the bits do");
   command->footer("Example:\n  zerofleet report run.jsonl\n  zerofleet report a.jsonl b.jsonl --compare");
   command->callback([flags, &body] { body = [flags](const Output& output) { return RunReport(*flags, output); }; });

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -65,12 +66,13 @@ void TakeWhatIsOpen(v1::ModelConfig from, bool keep, ConfigDraft& draft) {
   v1::ModelConfig& model = *draft.config.mutable_model();
   const google::protobuf::Reflection& reflection = *model.GetReflection();
   from.clear_preset();
+  from.clear_freeze();  // of the run that wrote it
   for (int i = 0; i < model.GetDescriptor()->field_count(); ++i) {
     const FieldDescriptor& field = *model.GetDescriptor()->field(i);
     const std::string key = absl::StrCat("model.", field.name());
     const bool section = field.message_type() != nullptr;
-    const bool set =
-        section ? GivenBelow(key, draft) : draft.Given(key) || (keep && reflection.HasField(model, &field));
+    const bool set = section ? GivenBelow(key, draft)
+                             : draft.Given(key) || (keep && !field.is_repeated() && reflection.HasField(model, &field));
     // A section is there already, with the defaults of its rows.
     if (set) reflection.ClearField(&from, &field);
     if (!set && section && reflection.HasField(from, &field)) reflection.ClearField(&model, &field);
@@ -113,6 +115,17 @@ void FillLlama(ConfigDraft& draft) {
   if (model.norm_epsilon() == 0) model.set_norm_epsilon(kEpsilon);
 }
 
+// The section says nothing without a rank.
+void FillLora(ConfigDraft& draft) {
+  constexpr double kAlpha = 16;
+  v1::ModelConfig& model = *draft.config.mutable_model();
+  if (model.lora().rank() == 0) {
+    if (!GivenBelow("model.lora", draft)) model.clear_lora();
+  } else if (model.lora().alpha() == 0) {
+    model.mutable_lora()->set_alpha(kAlpha);
+  }
+}
+
 absl::Status FillModel(ConfigDraft& draft) {
   v1::ModelConfig& model = *draft.config.mutable_model();
   if (!model.preset().empty()) {
@@ -136,6 +149,7 @@ absl::Status FillModel(ConfigDraft& draft) {
     }
   }
   FillLlama(draft);
+  FillLora(draft);
   const bool token_files = draft.config.data().format() == "tokens_u16" || draft.config.data().format() == "tokens_u32";
   if (!draft.Given("model.vocab") && model.vocab() == 0) {
     if (token_files && draft.config.data().tokenizer_digest().empty()) {
@@ -161,6 +175,23 @@ absl::Status FillBatch(ConfigDraft& draft) {
   return absl::OkStatus();
 }
 
+// So many that `tokens` are trained on, at least. A complete configuration, as `train` writes it for its processes, has
+// both.
+absl::Status FillSteps(ConfigDraft& draft) {
+  v1::Config& config = draft.config;
+  const double of_step =
+      static_cast<double>(config.batch().global_sequences()) * static_cast<double>(config.model().context());
+  // What is out of range the check reports.
+  if (config.tokens() == 0 || !(of_step >= 1)) return absl::OkStatus();
+  const auto steps = static_cast<int64_t>(std::ceil(static_cast<double>(config.tokens()) / of_step));
+  if (draft.Given("steps") && config.steps() != steps) {
+    return draft.Error(
+        "tokens", absl::StrCat("makes ", steps, " steps, and steps is ", config.steps(), "; leave one of them out"));
+  }
+  config.set_steps(steps);
+  return absl::OkStatus();
+}
+
 void FillOptimizerAndSchedule(ConfigDraft& draft) {
   v1::OptimizerConfig& optimizer = *draft.config.mutable_optimizer();
   // The check reports a name that is unknown.
@@ -172,6 +203,9 @@ void FillOptimizerAndSchedule(ConfigDraft& draft) {
   v1::ScheduleConfig& schedule = *draft.config.mutable_schedule();
   if (!draft.Given("schedule.warmup_steps")) {
     schedule.set_warmup_steps(std::clamp<int64_t>(draft.config.steps() / 10, 0, 100));
+  }
+  if (schedule.decay() == "wsd" && !draft.Given("schedule.decay_steps")) {
+    schedule.set_decay_steps(std::max<int64_t>(1, draft.config.steps() / 10));
   }
   if (!draft.Given("schedule.min_learning_rate")) schedule.set_min_learning_rate(optimizer.learning_rate() / 10);
 }
@@ -197,6 +231,7 @@ absl::Status FillDefaults(ConfigDraft& draft) {
   for (const Key& key : Keys()) FillFromRow(key, draft);
   ZF_RETURN_IF_ERROR(FillModel(draft));
   ZF_RETURN_IF_ERROR(FillBatch(draft));
+  ZF_RETURN_IF_ERROR(FillSteps(draft));
   FillOptimizerAndSchedule(draft);
   FillRun(draft);
   return absl::OkStatus();

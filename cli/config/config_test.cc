@@ -37,7 +37,8 @@ TEST(ConfigDefaults, CompleteTheSmallestConfiguration) {
       "parallel { zero_stage: 2 workers: 1 tensor: 1 team: \"auto\" } precision: \"bf16\" "
       "batch { global_sequences: 16 micro_sequences: 16 } "
       "optimizer { name: \"adamw\" learning_rate: 0.0003 beta1: 0.9 beta2: 0.95 epsilon: 1e-08 weight_decay: 0.1 "
-      "grad_clip: 1 } schedule { warmup_steps: 100 decay: \"cosine\" min_learning_rate: 2.9999999999999997e-05 } "
+      "grad_clip: 1 } schedule { warmup_steps: 100 decay: \"cosine\" min_learning_rate: 2.9999999999999997e-05 "
+      "decay_shape: \"linear\" } "
       "steps: 1000 evaluate { batches: 10 } checkpoint { dir: \"checkpoints\" every_steps: 100 keep: 3 "
       "snapshot: \"auto\" stall_timeout_seconds: 120 } "
       "device: \"auto\" collectives: \"auto\" "
@@ -46,7 +47,25 @@ TEST(ConfigDefaults, CompleteTheSmallestConfiguration) {
       "integrity { } on_divergence: \"stop\" activation { checkpointing: \"none\" offload: \"none\" } "
       "reduce { every: \"micro_batch\" order: \"ranks\" } divergence { window_steps: 32 max_rollbacks: 3 } "
       "offload { optimizer: \"none\" fraction: 1 parameters: \"none\" delayed_update { lookahead: true } } memory { } "
-      "buffers { } agreement: \"strict\" device_isa: \"auto\"");
+      "buffers { } agreement: \"strict\" device_isa: \"auto\" loss { }");
+}
+
+TEST(ConfigDefaults, StepsMayFollowFromTokens) {
+  // 16 sequences of 1024 tokens a step.
+  const absl::StatusOr<v1::Config> config = Parse(kSmallest, {"tokens=100000", "schedule.decay=wsd"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->steps(), 7);
+  EXPECT_EQ(config->schedule().decay_steps(), 1);
+  EXPECT_EQ(Parse(kSmallest, {"tokens=100000", "steps=3"}).status().message(),
+            "--set: tokens: makes 7 steps, and steps is 3; leave one of them out");
+}
+
+TEST(ConfigDefaults, AdaptersHaveAScale) {
+  const absl::StatusOr<v1::Config> config = Parse(kSmallest, {"model.lora.rank=8"});
+  EXPECT_THAT(std::string(config.status().message()), testing::HasSubstr("init_from: is missing; model.lora trains"));
+  EXPECT_FALSE(Parse(kSmallest)->model().has_lora());
+  EXPECT_THAT(std::string(Parse(kSmallest, {"model.lora.targets=[c_attn]"}).status().message()),
+              testing::HasSubstr("needs model.lora.rank"));
 }
 
 TEST(ConfigDefaults, FollowOtherKeys) {
@@ -267,7 +286,7 @@ TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
        "65536"},
       {{"memory.device_limit=4GB"}, "--set: memory.device_limit: must be a size such as 4GiB or 512MiB, got \"4GB\""},
       {{"precision=bf61"}, "--set: precision: must be bf16, fp16 or fp32, got \"bf61\"; did you mean bf16?"},
-      {{"optimizer.name=adam"}, "--set: optimizer.name: must be adamw or sgd, got \"adam\"; did you mean adamw?"},
+      {{"optimizer.name=adam"}, "--set: optimizer.name: must be adamw, sgd or muon, got \"adam\"; did you mean adamw?"},
       {{"optimizer.momentum=0.9"},
        "--set: optimizer.momentum: is a key of sgd, and optimizer.name is adamw; leave it out"},
       {{"optimizer.name=sgd", "optimizer.epsilon=1e-8"},
@@ -280,7 +299,7 @@ TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
       {{"optimizer.weight_decay=-0.1"}, "--set: optimizer.weight_decay: must be >= 0, got -0.1"},
       {{"optimizer.grad_clip=-1"}, "--set: optimizer.grad_clip: must be > 0, or 0 for no clipping, got -1"},
       {{"schedule.decay=cosin"},
-       "--set: schedule.decay: must be cosine, linear or constant, got \"cosin\"; did you mean cosine?"},
+       "--set: schedule.decay: must be cosine, linear, constant, wsd or restarts, got \"cosin\"; did you mean cosine?"},
       {{"schedule.warmup_steps=-1"}, "--set: schedule.warmup_steps: must be 0 to 1000000000000, got -1"},
       {{"schedule.min_learning_rate=1"},
        "--set: schedule.min_learning_rate: must be >= 0 and <= optimizer.learning_rate, got 1"},

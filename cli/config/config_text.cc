@@ -82,8 +82,10 @@ std::string KeySuggestion(const Descriptor& descriptor, const std::string& secti
     const std::string advice = AdviceInSection(section, name, siblings);
     if (!advice.empty()) return advice;
   }
-  if (!same_name.empty()) return absl::StrCat("did you mean ", Alternatives(same_name), "?");
-  if (const KeyWord* word = FindKeyWord(name)) return KeyWordAdvice(*word);
+  const KeyWord* const word = FindKeyWord(name);
+  const bool absent = word != nullptr && std::string_view(word->key).empty();  // what the word means there is not here
+  if (!same_name.empty() && !absent) return absl::StrCat("did you mean ", Alternatives(same_name), "?");
+  if (word != nullptr) return KeyWordAdvice(*word);
   const std::string nearest = Nearest(name, siblings);
   if (!nearest.empty()) return absl::StrCat("did you mean ", Joined(section, nearest), "?");
   for (const std::string& key : all) {

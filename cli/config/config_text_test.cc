@@ -181,12 +181,12 @@ TEST(ConfigText, SuggestsByMeaningBeforeSpelling) {
             "run.yaml:1: evaluate.every: unknown key; did you mean evaluate.every_steps?");
   EXPECT_EQ(said("evaluate: {batch: 5}"), "run.yaml:1: evaluate.batch: unknown key; did you mean evaluate.batches?");
   EXPECT_EQ(said("schedule: {name: cosine}"),
-            "run.yaml:1: schedule.name: unknown key; use schedule.decay (cosine, linear or constant)");
+            "run.yaml:1: schedule.name: unknown key; use schedule.decay (cosine, linear, constant, wsd or restarts)");
   EXPECT_EQ(said("model: {name: gpt2-124m}"), "run.yaml:1: model.name: unknown key; use model.preset");
   EXPECT_EQ(said("optimizer: {seed: 1}"), "run.yaml:1: optimizer.seed: unknown key; did you mean seed?");
   EXPECT_EQ(said("learning_rat: 5"), "run.yaml:1: learning_rat: unknown key; did you mean optimizer.learning_rate?");
   EXPECT_EQ(said("evaluate: {zzz: 5}"),
-            "run.yaml:1: evaluate.zzz: unknown key; the keys of evaluate are every_steps, batches");
+            "run.yaml:1: evaluate.zzz: unknown key; the keys of evaluate are every_steps, batches, best, patience");
 }
 
 // A suggestion that leads to an unknown key would be worse than none.

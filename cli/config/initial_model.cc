@@ -20,6 +20,7 @@ namespace zerofleet::cli {
 namespace {
 
 constexpr char kKey[] = "init_from", kPreset[] = "preset", kContext[] = "context";
+constexpr char kFreeze[] = "freeze", kLora[] = "lora";
 
 // What is wrong with a directory that is no step directory, and what would be right.
 absl::Status NoStepDirectory(const ConfigDraft& draft, const std::string& path) {
@@ -69,6 +70,8 @@ absl::Status CheckStoredModel(const ConfigDraft& draft) {
   const v1::ModelConfig &stored = draft.stored->model, &model = draft.config.model();
   const nlohmann::ordered_json there = ProtoToJson(stored), here = ProtoToJson(model);
   for (const auto& [field, value] : there.items()) {
+    // What is trained of it is the run's own affair.
+    if (field == kFreeze || (field == kLora && value.is_null())) continue;
     const bool shorter = field == kContext && model.context() < stored.context();
     if (field == kPreset || value == here[field] || shorter) continue;
     return draft.Error(absl::StrCat("model.", field),

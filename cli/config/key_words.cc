@@ -17,12 +17,12 @@ constexpr char kPerWorker[] = "sequences per worker per forward pass; batch.glob
 constexpr char kWholeBatch[] = "sequences per optimizer step, over all workers";
 constexpr char kMixed[] = "one of bf16, fp16 and fp32";
 constexpr char kEpochs[] = "runs are counted in steps: one epoch is samples / batch.global_sequences steps";
-constexpr char kTokens[] = "runs are counted in steps of batch.global_sequences x model.context tokens";
+constexpr char kDecays[] = "cosine, linear, constant, wsd or restarts";
 constexpr char kNoDropout[] = "there is no dropout";
 constexpr char kNoClipValue[] = "the largest global L2 norm; single values are not clipped";
 constexpr char kReport[] = "give --report FILE on the command line; every step is reported";
 constexpr char kResume[] = "give --resume auto, none or PATH on the command line";
-constexpr char kFitted[] = "the decay always ends at steps";
+constexpr char kFitted[] = "the decay always ends at steps; schedule.decay_steps is its length with wsd";
 constexpr char kStage[] = "0, 1, 2 or 3; buckets and overlap need no settings";
 constexpr char kCheckpointing[] = "none, block, selective or {every: n}";
 constexpr char kLoss[] = "the loss is scaled dynamically with precision: fp16";
@@ -50,22 +50,23 @@ constexpr KeyWord kWords[] = {
     {"warmup_ratio", "schedule.warmup_steps", "steps, not a fraction"},
     {"warmup_fraction", "schedule.warmup_steps", "steps, not a fraction"},
     {"lr_warmup_fraction", "schedule.warmup_steps", "steps, not a fraction"},
-    {"lr_scheduler", "schedule.decay", "cosine, linear or constant"},
-    {"scheduler", "schedule.decay", "cosine, linear or constant"},
-    {"lr_scheduler_type", "schedule.decay", "cosine, linear or constant"},
-    {"lr_schedule", "schedule.decay", "cosine, linear or constant"},
-    {"lr_decay_style", "schedule.decay", "cosine, linear or constant"},
-    {"decay_type", "schedule.decay", "cosine, linear or constant"},
-    {"schedule_name", "schedule.decay", "cosine, linear or constant"},
-    {"schedule_type", "schedule.decay", "cosine, linear or constant"},
+    {"lr_scheduler", "schedule.decay", kDecays},
+    {"scheduler", "schedule.decay", kDecays},
+    {"lr_scheduler_type", "schedule.decay", kDecays},
+    {"lr_schedule", "schedule.decay", kDecays},
+    {"lr_decay_style", "schedule.decay", kDecays},
+    {"decay_type", "schedule.decay", kDecays},
+    {"schedule_name", "schedule.decay", kDecays},
+    {"schedule_type", "schedule.decay", kDecays},
     {"decay_lr", "schedule.decay", "constant keeps the learning rate"},
     {"lr_decay_iters", "", kFitted},
     {"lr_decay_steps", "", kFitted},
     {"lr_decay_ratio", "", kFitted},
-    {"decay_ratio", "", kFitted},
+    {"decay_ratio", "schedule.decay_steps", "steps, not a ratio, of schedule.decay: wsd"},
+    {"min_lr_factor", "schedule.min_learning_rate", "a rate, not a factor"},
     // Optimizer
-    {"optim", "optimizer.name", "adamw or sgd"},
-    {"optimizer_type", "optimizer.name", "adamw or sgd"},
+    {"optim", "optimizer.name", "adamw, sgd or muon"},
+    {"optimizer_type", "optimizer.name", "adamw, sgd or muon"},
     {"wd", "optimizer.weight_decay", ""},
     {"l2", "optimizer.weight_decay", ""},
     {"eps", "optimizer.epsilon", ""},
@@ -130,7 +131,19 @@ constexpr KeyWord kWords[] = {
     {"num_epochs", "steps", kEpochs},
     {"max_epochs", "steps", kEpochs},
     {"num_train_epochs", "steps", kEpochs},
-    {"max_tokens", "steps", kTokens},
+    {"max_tokens", "tokens", "steps become as many as these need"},
+    {"label_smoothing_factor", "loss.label_smoothing", ""},
+    {"z_loss_weight", "loss.z_loss", ""},
+    {"metric_for_best_model", "evaluate.best", "all, or the name of a validation set"},
+    {"load_best_model_at_end", "evaluate.best", "the best checkpoint is kept; all, or the name of a validation set"},
+    {"early_stopping_patience", "evaluate.patience", ""},
+    {"lora_r", "model.lora.rank", ""},
+    {"lora_rank", "model.lora.rank", ""},
+    {"lora_alpha", "model.lora.alpha", ""},
+    {"lora_dropout", "model.lora.dropout", "only 0 is built"},
+    {"lora_target_modules", "model.lora.targets", ""},
+    {"target_modules", "model.lora.targets", ""},
+    {"freeze_layers", "model.freeze", "patterns of tensors' names"},
     {"train_samples", "steps", "one step takes batch.global_sequences samples"},
     // Model
     {"model_name", "model.preset", ""},

@@ -41,7 +41,7 @@ StepWork WorkOf(const v1::Config& config, const model::ModelSpec& part, const mo
   const double element = ElementBytes(config.precision());
   const optim::OptimizerRow& optimizer = **optim::FindOptimizer(config.optimizer().name());
   const int stage = config.parallel().zero_stage();
-  const double owned = static_cast<double>(part.parameters()) / (stage >= 1 ? data : 1);
+  const double owned = static_cast<double>(part.trained_parameters()) / (stage >= 1 ? data : 1);
   const bool in_float = MicroBatchesOf(config) > 1 || coordinator::SumsInSampleOrder(config);
   const double gradient = in_float ? sizeof(float) : element;
   const bool offloads = config.offload().optimizer() != "none";

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -263,6 +264,7 @@ absl::StatusOr<coordinator::CommittedStep> CheckpointStore::Commit(v1::Checkpoin
   }
   absl::MutexLock lock(&mutex_);
   steps_.insert(manifest.step());
+  best_step_ = manifest.best().saved_step();
   committed.warnings = Prune();
   return committed;
 }
@@ -273,9 +275,13 @@ absl::Status CheckpointStore::Verify(const coordinator::VerifyCheckpoint& verify
 
 std::vector<std::string> CheckpointStore::Prune() {
   std::vector<std::string> warnings;
+  const int64_t best = best_step_;
   while (static_cast<int64_t>(steps_.size()) > keep_) {
-    const int64_t oldest = *steps_.begin();
-    steps_.erase(steps_.begin());  // whether it can be removed or not: it is not tried at every commit
+    const auto newest = std::prev(steps_.end(), keep_);
+    const auto found = std::find_if(steps_.begin(), newest, [best](int64_t step) { return step != best; });
+    if (found == newest) break;
+    const int64_t oldest = *found;
+    steps_.erase(found);  // whether it can be removed or not: it is not tried at every commit
     absl::Status removed = epoch_->Check();
     if (removed.ok()) removed = checkpoint::RemoveCheckpoint(dir_, oldest);
     if (removed.ok()) continue;

@@ -109,6 +109,7 @@ class CheckpointStore {
 
   const std::string dir_;
   const int64_t keep_;
+  int64_t best_step_ ABSL_GUARDED_BY(mutex_) = 0;  // kept beside them, as the newest manifest says; 0: none
   const std::unique_ptr<DirectoryLock> lock_;
   const DirectoryTraits traits_;
   const std::unique_ptr<DirectoryEpoch> epoch_;

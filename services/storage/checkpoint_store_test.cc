@@ -72,6 +72,22 @@ TEST_F(CheckpointStoreTest, CommittedOnesAreCandidatesNewestFirstAndTheOldestGo)
   EXPECT_TRUE(PlanResume("none", config_)->candidates.empty());
 }
 
+TEST_F(CheckpointStoreTest, TheBestIsKeptBesideThem) {
+  const auto commit = [&](int64_t step, int64_t best) {
+    v1::CheckpointManifest manifest = WriteShards(checkpoint::StepDirectory(directory_, step), step, 2);
+    manifest.mutable_best()->set_step(best);
+    manifest.mutable_best()->set_saved_step(best);
+    EXPECT_TRUE(store_->Commit(manifest, 1000 + step).ok());
+    return Steps();
+  };
+  commit(10, 10);
+  commit(20, 10);
+  commit(30, 10);
+  EXPECT_THAT(commit(40, 10), testing::UnorderedElementsAre(10, 30, 40));
+  EXPECT_THAT(commit(50, 50), testing::UnorderedElementsAre(40, 50));
+  EXPECT_THAT(commit(60, 50), testing::UnorderedElementsAre(50, 60));
+}
+
 // So that whoever watches can tell a large commit from one that hangs.
 TEST_F(CheckpointStoreTest, ACommitTellsHowMuchItHasRead) {
   EXPECT_EQ(store_->stored_bytes(), 0);

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Fine-tuning by init_from: the model is read from the weights it begins with, and the same command, again, goes on."""
+import json
 import os
 import shutil
 import signal
@@ -71,6 +72,50 @@ class FineTuningStartsAgain(fleet.FleetTest):
         self.assertEqual(lost.code, 0, lost.err[-2000:])
         self.assertEqual(lost.of("recovery")[0]["resumed_step"], 0)
         self.assert_same_bits(whole.column("loss"), lost.column("loss"), "a run that began twice")
+
+    def tuning_adapters(self, source, name, **changes):
+        config = self.tuning(source, steps=8, batch={"micro_sequences": 2}, reduce={"order": "samples"},
+                             checkpoint={"dir": str(self.work / name), "every_steps": 4})
+        config["model"] = {"lora": {"rank": 2, "targets": ["c_attn", "mlp.c_proj"]}}
+        return fleet.merged(config, changes)
+
+    def test_adapters_have_the_same_bits_everywhere(self):
+        source = self.imported()
+        plain = self.train(self.tuning_adapters(source, "plain"))
+        for name, changes in (("whole", {"parallel": {"zero_stage": 0, "workers": 3}}),
+                              ("split", {"parallel": {"zero_stage": 3, "workers": 1}}),
+                              ("offloaded", {"offload": {"optimizer": "cpu"}})):
+            other = self.train(self.tuning_adapters(source, name, **changes))
+            self.assert_same_bits(plain.column("loss"), other.column("loss"), name)
+        first = self.train(self.tuning_adapters(source, "cut", steps=4, schedule={"warmup_steps": 4, "decay": "constant"}))
+        again = self.train(self.tuning_adapters(source, "cut", schedule={"warmup_steps": 4, "decay": "constant"}))
+        whole = self.train(self.tuning_adapters(source, "uncut", schedule={"warmup_steps": 4, "decay": "constant"}))
+        self.assertEqual(again.of("start")[0]["resumed_from"], 4)
+        self.assert_same_bits(whole.column("loss"), {**first.column("loss"), **again.column("loss")}, "resumed")
+        adapters = sum(file.stat().st_size for file in fleet.latest_checkpoint(self.work / "plain").glob("*.safetensors"))
+        base = sum(file.stat().st_size for file in source.glob("*.safetensors"))
+        self.assertLess(adapters, base / 4)
+
+    def test_adapters_are_merged_and_go_to_peft_and_back(self):
+        source = self.imported()
+        self.train(self.tuning_adapters(source, "plain"))
+        tuned = fleet.latest_checkpoint(self.work / "plain")
+        for arguments in (("export", tuned, self.work / "merged"), ("export", tuned, self.work / "peft", "--adapters"),
+                          ("import", self.work / "merged", self.work / "a" / "step-00000000"),
+                          ("import", self.work / "peft", self.work / "b" / "step-00000000", "--base", source)):
+            command = self.run_command("checkpoint", *arguments)
+            self.assertEqual(command.code, 0, command.err)
+        losses = []
+        for step_dir in (tuned, self.work / "a" / "step-00000000", self.work / "b" / "step-00000000"):
+            command = self.run_command("eval", "--checkpoint", step_dir, "--data", self.train_file, "--json")
+            self.assertEqual(command.code, 0, command.err)
+            losses.append(json.loads(command.out)["loss"])
+        self.assertEqual(losses[0], losses[2])
+        self.assertAlmostEqual(losses[0], losses[1], delta=1e-6 * losses[0])
+        shutil.rmtree(source.parent)
+        command = self.run_command("eval", "--checkpoint", tuned, "--data", self.train_file)
+        self.assertEqual(command.code, 3)
+        self.assertIn(f"its frozen weights are those of {source}", command.error_lines()[0])
 
     def test_what_does_not_fit_is_refused_in_a_line(self):
         source = self.imported()

@@ -1,5 +1,6 @@
 // Facts, names and places of a GGUF file; see gguf_export.h.
 #include "worker/checkpoint/gguf_export.h"
+#include "worker/checkpoint/merged_adapters.h"
 
 #include <cstdint>
 #include <cstring>
@@ -100,6 +101,7 @@ class GgufLayout {
  private:
   void Add(const model::ModelFamily& family, const v1::ModelConfig& model, const v1::TensorEntry& entry,
            device::DType dtype) {
+    if (IsAdapter(entry.name())) return;  // merged
     std::string name = entry.name();
     if (name.starts_with(family.hugging_face.prefix)) name.erase(0, family.hugging_face.prefix.size());
     const std::vector<int64_t> shape(entry.shape().begin(), entry.shape().end());

@@ -12,6 +12,7 @@
 #include "worker/checkpoint/huggingface.h"
 #include "worker/checkpoint/huggingface_config.h"
 #include "worker/checkpoint/manifest.h"
+#include "worker/checkpoint/merged_adapters.h"
 #include "worker/checkpoint/safetensors.h"
 #include "worker/checkpoint/tokenizer_files.h"
 #include "worker/checkpoint/weight_file.h"
@@ -22,15 +23,6 @@
 namespace zerofleet::checkpoint {
 namespace {
 
-const char* SafetensorsType(device::DType dtype) {
-  switch (dtype) {
-    case device::DType::kF32: return "F32";
-    case device::DType::kBF16: return "BF16";
-    case device::DType::kF16: return "F16";
-  }
-  return "";
-}
-
 // A checkpoint's tensors and the table's are the same, in one order (ValidateManifest).
 absl::Status WriteSafetensors(const std::string& path, const model::ModelFamily& family, const model::ModelSpec& spec,
                               device::DType dtype, const std::string& step_dir,
@@ -39,9 +31,10 @@ absl::Status WriteSafetensors(const std::string& path, const model::ModelFamily&
   std::vector<SafetensorsTensor> tensors;
   std::vector<PlacedWeight> weights;
   for (const v1::TensorEntry& entry : manifest.tensors()) {
+    if (IsAdapter(entry.name())) continue;  // merged, and behind all others
     SafetensorsTensor tensor;
     tensor.name = entry.name();
-    tensor.dtype = SafetensorsType(dtype);
+    tensor.dtype = SafetensorsTypeOf(dtype);
     tensor.shape.assign(entry.shape().begin(), entry.shape().end());
     const bool turned = family.hugging_face.transposes_products && spec.tensors()[weights.size()].projects;
     weights.push_back({.name = entry.name(),

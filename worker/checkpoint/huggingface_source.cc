@@ -69,6 +69,13 @@ absl::StatusOr<HuggingFaceSource> HuggingFaceSource::Open(const std::string& dir
   return source;
 }
 
+absl::StatusOr<HuggingFaceSource> HuggingFaceSource::OpenFile(const std::string& path,
+                                                              const model::HuggingFaceFormat& format) {
+  HuggingFaceSource source(ParentOf(path), format);
+  ZF_RETURN_IF_ERROR(source.AddFile(path));
+  return source;
+}
+
 absl::Status HuggingFaceSource::AddFile(const std::string& path) {
   ZF_ASSIGN_OR_RETURN(SafetensorsHeader header, ReadSafetensorsHeader(path));
   ZF_ASSIGN_OR_RETURN(std::unique_ptr<MappedFile> file, MappedFile::Open(path));
@@ -103,7 +110,7 @@ absl::Status HuggingFaceSource::Check(const std::string& name, const std::vector
   const std::string where = absl::StrCat(found->second.file->path(), ": tensor '", tensor.name, "'");
   if (tensor.shape != shape) {
     return absl::DataLossError(absl::StrCat(where, ": shape (", absl::StrJoin(tensor.shape, ", "),
-                                            "), config.json makes it (", absl::StrJoin(shape, ", "), ")"));
+                                            "), its configuration makes it (", absl::StrJoin(shape, ", "), ")"));
   }
   if (tensor.dtype != "F32" && tensor.dtype != "BF16" && tensor.dtype != "F16") {
     return absl::DataLossError(absl::StrCat(where, ": dtype ", tensor.dtype, ", expected F32, BF16 or F16"));

@@ -24,6 +24,9 @@ class HuggingFaceSource : public WeightSource {
   // `format` is borrowed.
   static absl::StatusOr<HuggingFaceSource> Open(const std::string& directory, const model::HuggingFaceFormat& format);
 
+  // The same of one file of another name.
+  static absl::StatusOr<HuggingFaceSource> OpenFile(const std::string& path, const model::HuggingFaceFormat& format);
+
   std::vector<std::string> Names() const override;
   bool Has(const std::string& name) const override { return tensors_.contains(name); }
   // F32, BF16 and F16.

@@ -105,7 +105,8 @@ absl::Status CheckConfiguration(const v1::CheckpointManifest& manifest) {
   for (const ChoiceRow& row :
        {ChoiceRow{"config.precision", c.precision(), {"bf16", "fp16", "fp32"}},
         ChoiceRow{"config.optimizer.name", c.optimizer().name(), optim::OptimizerNames()},
-        ChoiceRow{"config.schedule.decay", c.schedule().decay(), {"cosine", "linear", "constant"}}}) {
+        ChoiceRow{
+            "config.schedule.decay", c.schedule().decay(), {"cosine", "linear", "constant", "wsd", "restarts"}}}) {
     if (std::find(row.choices.begin(), row.choices.end(), row.value) == row.choices.end()) {
       return Wrong(row.key, absl::StrCat("unknown value '", row.value, "'"));
     }
@@ -145,6 +146,16 @@ absl::Status CheckRunState(const v1::CheckpointManifest& manifest) {
     return Wrong("loss_scale.clean_steps", absl::StrCat(loss_scale.clean_steps(), ", expected 0 to ", most_clean));
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckBest(const v1::CheckpointManifest& manifest) {
+  const v1::BestLoss& best = manifest.best();
+  if (!std::isfinite(best.loss()) || !std::isfinite(best.saved_loss())) return Wrong("best", "a loss is not finite");
+  for (const int64_t step : {best.step(), best.saved_step()}) {
+    if (step < 0 || step > manifest.step())
+      return Wrong("best", absl::StrCat("step ", step, ", expected 0 to ", manifest.step()));
+  }
+  return best.stale_evaluations() >= 0 ? absl::OkStatus() : Wrong("best.stale_evaluations", "below 0");
 }
 
 absl::Status CheckTensors(const v1::CheckpointManifest& manifest) {
@@ -319,6 +330,7 @@ absl::Status ValidateManifest(const v1::CheckpointManifest& manifest) {
   ZF_RETURN_IF_ERROR(CheckDataFiles(manifest.data().train(), "data.train"));
   ZF_RETURN_IF_ERROR(CheckDataFiles(manifest.data().validation(), "data.validation"));
   ZF_RETURN_IF_ERROR(CheckTokenizer(manifest));
+  ZF_RETURN_IF_ERROR(CheckBest(manifest));
   ZF_RETURN_IF_ERROR(CheckTensors(manifest));
   absl::StatusOr<model::ModelSpec> spec = model::ModelSpec::Create(manifest.config().model(), PartOf(manifest, 0));
   if (!spec.ok()) return Wrong("config", std::string(spec.status().message()));
@@ -328,6 +340,12 @@ absl::Status ValidateManifest(const v1::CheckpointManifest& manifest) {
     return Wrong("config.model.kv_heads", absl::StrCat(model.kv_heads(), ", expected ", model.heads(), " as heads"));
   }
   ZF_RETURN_IF_ERROR(CheckTensorsOfModel(manifest, *spec));
+  const bool frozen = std::any_of(spec->units().begin(), spec->units().end(),
+                                  [](const coordinator::UnitExtent& unit) { return unit.frozen; });
+  if (frozen ? !IsDigest(manifest.base_xxh3_128()) : !manifest.base_xxh3_128().empty()) {
+    return Wrong("base_xxh3_128", frozen ? "not 32 lower-case hexadecimal digits" : "not empty, but nothing is frozen");
+  }
+  if (frozen && manifest.config().init_from().empty()) return Wrong("config.init_from", "empty, but units are frozen");
   return CheckFiles(manifest, *spec);
 }
 

@@ -98,6 +98,15 @@ absl::Status CheckCover(const std::vector<SafetensorsTensor>& tensors, int64_t d
 
 }  // namespace
 
+const char* SafetensorsTypeOf(device::DType dtype) {
+  switch (dtype) {
+    case device::DType::kF32: return "F32";
+    case device::DType::kBF16: return "BF16";
+    case device::DType::kF16: return "F16";
+  }
+  return "";
+}
+
 int64_t SafetensorsBytes(std::string_view dtype, const std::vector<int64_t>& shape) {
   const auto* type = std::find_if(kTypes.begin(), kTypes.end(), [&](const TypeSize& t) { return t.name == dtype; });
   if (type == kTypes.end()) return -1;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "worker/device/dtype.h"
 
 namespace zerofleet::checkpoint {
 
@@ -47,6 +48,9 @@ absl::StatusOr<SafetensorsHeader> ReadSafetensorsHeader(const std::string& path)
 // The bytes that precede the data of `tensors`, length included, a multiple of eight. The tensors' own offsets are
 // ignored: their data follow one another in the order given.
 std::string EncodeSafetensorsHeader(const std::vector<SafetensorsTensor>& tensors);
+
+// The name of a type there.
+const char* SafetensorsTypeOf(device::DType dtype);
 
 // Bytes of a tensor of this type and shape; -1 if the type is unknown or the size exceeds 63 bits.
 int64_t SafetensorsBytes(std::string_view dtype, const std::vector<int64_t>& shape);

@@ -29,6 +29,15 @@ absl::Status CheckSameModel(const v1::CheckpointManifest& manifest, const v1::Mo
       ": its position table has ", stored.context(), " rows; set model.context to ", stored.context(), " or less"));
 }
 
+absl::Status CheckBaseModel(const v1::CheckpointManifest& manifest, const v1::ModelConfig& model,
+                            const std::string& path) {
+  v1::ModelConfig as_stored = model;
+  const v1::ModelConfig& stored = manifest.config().model();
+  *as_stored.mutable_freeze() = stored.freeze();
+  if (!stored.has_lora()) as_stored.clear_lora();
+  return CheckSameModel(manifest, as_stored, path);
+}
+
 absl::Status CheckResumable(const v1::CheckpointManifest& manifest, const v1::Config& config, const std::string& path) {
   ZF_RETURN_IF_ERROR(CheckSameModel(manifest, config.model(), path));
   const std::string& tokenizer = manifest.config().data().tokenizer_digest();
@@ -47,10 +56,11 @@ absl::Status CheckResumable(const v1::CheckpointManifest& manifest, const v1::Co
 
 std::vector<coordinator::PlacedRange> StoredPlaces(const model::ModelSpec& spec, const v1::CheckpointManifest& manifest,
                                                    const std::vector<coordinator::PlacedRange>& wanted) {
-  ZF_CHECK(manifest.tensors_size() == static_cast<int>(spec.tensors().size()));
+  const auto stored = static_cast<size_t>(manifest.tensors_size());
+  ZF_CHECK(stored <= spec.tensors().size());
   std::vector<coordinator::PlacedRange> places;
   for (const coordinator::PlacedRange& range : wanted) {
-    for (size_t t = 0; t < spec.tensors().size(); ++t) {
+    for (size_t t = 0; t < stored; ++t) {
       const model::TensorSpec& tensor = spec.tensors()[t];
       const v1::TensorEntry& entry = manifest.tensors(static_cast<int>(t));
       const int64_t begin = std::max(range.flat_begin, tensor.flat_begin);

@@ -17,13 +17,19 @@ namespace zerofleet::checkpoint {
 absl::Status CheckSameModel(const v1::CheckpointManifest& manifest, const v1::ModelConfig& model,
                             const std::string& path);
 
+// The same of a checkpoint whose weights a run begins with, or has frozen: what that run trains of them, and adapters
+// that the checkpoint does not have, are its own affair.
+absl::Status CheckBaseModel(const v1::CheckpointManifest& manifest, const v1::ModelConfig& model,
+                            const std::string& path);
+
 // OutOfRange, naming the field and both values, unless a run of `config` can go on from the checkpoint: CheckSameModel,
 // the same tokenizer where both have one, and the same optimizer. At step 0 (an import) there is nothing of an
 // optimizer's to go on from: any one may start.
 absl::Status CheckResumable(const v1::CheckpointManifest& manifest, const v1::Config& config, const std::string& path);
 
 // `wanted`, ranges of the configured model's flat space, as ranges of the stored one's: what to give to LoadRanges.
-// Equal but for a shorter context, where all that follows the position table is elsewhere. CheckSameModel has passed.
+// What the stored model does not have, the adapters of one that does not, is left out. Equal but for a shorter context,
+// where all that follows the position table is elsewhere. CheckSameModel has passed.
 std::vector<coordinator::PlacedRange> StoredPlaces(const model::ModelSpec& spec, const v1::CheckpointManifest& manifest,
                                                    const std::vector<coordinator::PlacedRange>& wanted);
 

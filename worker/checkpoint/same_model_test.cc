@@ -25,7 +25,13 @@ TEST_F(SameModelTest, EveryFieldIsComparedAndNamed) {
     v1::ModelConfig other = same;
     const google::protobuf::Reflection& reflection = *other.GetReflection();
     switch (field->cpp_type()) {
-      case google::protobuf::FieldDescriptor::CPPTYPE_STRING: reflection.SetString(&other, field, "another"); break;
+      case google::protobuf::FieldDescriptor::CPPTYPE_STRING:
+        if (field->is_repeated()) {
+          reflection.AddString(&other, field, "another");
+        } else {
+          reflection.SetString(&other, field, "another");
+        }
+        break;
       case google::protobuf::FieldDescriptor::CPPTYPE_DOUBLE: reflection.SetDouble(&other, field, 7); break;
       case google::protobuf::FieldDescriptor::CPPTYPE_BOOL: reflection.SetBool(&other, field, true); break;
       case google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE: reflection.MutableMessage(&other, field); break;

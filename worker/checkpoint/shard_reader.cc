@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "coordinator/reshard.h"
 #include "worker/checkpoint/manifest.h"
+#include "worker/checkpoint/same_model.h"
 #include "worker/checkpoint/shard_format.h"
 #include "worker/checkpoint/tokenizer_files.h"
 #include "worker/model/spec.h"
@@ -152,10 +153,74 @@ absl::StatusOr<std::vector<std::vector<coordinator::PlacedRange>>> WholeRanges(c
   return held;
 }
 
+struct WantedRanges {
+  std::vector<coordinator::PlacedRange> trained, frozen;
+};
+
+// `wanted` cut where frozen units begin and end.
+absl::StatusOr<WantedRanges> CutByUnits(const v1::CheckpointManifest& manifest,
+                                        const std::vector<coordinator::PlacedRange>& wanted) {
+  ZF_ASSIGN_OR_RETURN(const model::ModelSpec spec, model::ModelSpec::Create(manifest.config().model()));
+  WantedRanges cut;
+  for (const coordinator::PlacedRange& range : wanted) {
+    for (const coordinator::UnitExtent& unit : spec.units()) {
+      const int64_t begin = std::max(range.flat_begin, unit.flat_begin), end = std::min(range.flat_end, unit.flat_end);
+      if (begin >= end) continue;
+      (unit.frozen ? cut.frozen : cut.trained).push_back({begin, end, range.offset + (begin - range.flat_begin)});
+    }
+  }
+  return cut;
+}
+
+absl::Status LoadStored(const std::string& step_dir, const v1::CheckpointManifest& manifest,
+                        const std::vector<coordinator::PlacedRange>& wanted, const ShardSink& sink);
+
+absl::Status LoadWithBase(const std::string& step_dir, const v1::CheckpointManifest& manifest,
+                          const std::vector<coordinator::PlacedRange>& wanted, const ShardSink& sink, int depth) {
+  constexpr int kMostBases = 16;  // a chain of fine-tunings; one that is longer has a loop
+  if (manifest.base_xxh3_128().empty()) return LoadStored(step_dir, manifest, wanted, sink);
+  if (depth == kMostBases) return Bad(step_dir, absl::StrCat("has more than ", kMostBases, " bases behind it"));
+  ZF_ASSIGN_OR_RETURN(const WantedRanges cut, CutByUnits(manifest, wanted));
+  ZF_RETURN_IF_ERROR(LoadStored(step_dir, manifest, cut.trained, sink));
+  if (cut.frozen.empty()) return absl::OkStatus();
+  ZF_ASSIGN_OR_RETURN(const v1::CheckpointManifest base, ReadBase(step_dir, manifest));
+  // The base may have a longer table of positions.
+  ZF_ASSIGN_OR_RETURN(const model::ModelSpec spec, model::ModelSpec::Create(manifest.config().model()));
+  return LoadWithBase(
+      manifest.config().init_from(), base, StoredPlaces(spec, base, cut.frozen),
+      [&sink](int vector, int64_t offset, std::span<const float> values) {
+        return vector == 0 ? sink(vector, offset, values) : absl::OkStatus();
+      },
+      depth + 1);
+}
+
 }  // namespace
+
+absl::StatusOr<v1::CheckpointManifest> ReadBase(const std::string& step_dir, const v1::CheckpointManifest& manifest) {
+  const std::string& path = manifest.config().init_from();
+  std::string digest;
+  const absl::StatusOr<v1::CheckpointManifest> base = ReadManifest(path, &digest);
+  if (!base.ok()) {
+    return Annotate(base.status(), absl::StrCat(step_dir, ": its frozen weights are those of ", path));
+  }
+  if (digest != manifest.base_xxh3_128()) {
+    return Bad(step_dir, absl::StrCat("its frozen weights are those of ", path, " with XXH3-128 ",
+                                      manifest.base_xxh3_128(), ", but the checkpoint there has ", digest));
+  }
+  ZF_RETURN_IF_ERROR(CheckBaseModel(*base, manifest.config().model(), path));
+  return base;
+}
 
 absl::Status LoadRanges(const std::string& step_dir, const v1::CheckpointManifest& manifest,
                         const std::vector<coordinator::PlacedRange>& wanted, const ShardSink& sink) {
+  return LoadWithBase(step_dir, manifest, wanted, sink, /*depth=*/0);
+}
+
+namespace {
+
+absl::Status LoadStored(const std::string& step_dir, const v1::CheckpointManifest& manifest,
+                        const std::vector<coordinator::PlacedRange>& wanted, const ShardSink& sink) {
+  if (wanted.empty()) return absl::OkStatus();
   ZF_ASSIGN_OR_RETURN(const std::vector<std::vector<coordinator::PlacedRange>> sources, WholeRanges(manifest));
   absl::StatusOr<std::vector<coordinator::RangeCopy>> copies = coordinator::Reshard(sources, wanted);
   if (!copies.ok()) return Annotate(copies.status(), step_dir);
@@ -171,6 +236,8 @@ absl::Status LoadRanges(const std::string& step_dir, const v1::CheckpointManifes
   }
   return absl::OkStatus();
 }
+
+}  // namespace
 
 absl::Status LoadRanges(const std::string& step_dir, const v1::CheckpointManifest& manifest,
                         const std::vector<coordinator::PlacedRange>& wanted, const std::vector<float*>& targets) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "coordinator/partition.h"
 #include "worker/checkpoint/manifest.h"
 #include "zerofleet/v1/checkpoint.pb.h"
@@ -20,8 +21,15 @@ namespace zerofleet::checkpoint {
 // weights). They are valid only during the call.
 using ShardSink = std::function<absl::Status(int vector, int64_t offset, std::span<const float> values)>;
 
+// The manifest of the checkpoint that has the weights of what is frozen in `manifest`, that of `step_dir`: NotFound if
+// it is not there, DataLoss if it is another one, OutOfRange if it is of another model.
+absl::StatusOr<v1::CheckpointManifest> ReadBase(const std::string& step_dir, const v1::CheckpointManifest& manifest);
+
 // Hands the elements of `wanted`, ranges of the whole model's flat space, to `sink`, a piece at a time. `manifest` is
 // that of `step_dir`, validated (ReadManifest). In how many parts the model was trained makes no difference.
+//
+// A checkpoint holds nothing of frozen units: their weights are those of its base, config.init_from, and come from
+// there, as vector 0 alone. DataLoss if the base is another than the run had.
 //
 // Reads only the files that hold a wanted element, each once, front to back, through a buffer of 4 MiB, and checks
 // each file's length, header and XXH3-128. DataLoss names the file and what is wrong with it; what the sink was given

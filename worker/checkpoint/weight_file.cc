@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/status.h"
+#include "worker/checkpoint/merged_adapters.h"
 #include "worker/checkpoint/shard_reader.h"
 
 namespace zerofleet::checkpoint {
@@ -55,8 +56,10 @@ absl::Status PutValues(const PlacedWeight& weight, int64_t first, std::span<cons
 
 absl::Status PutAll(const std::vector<PlacedWeight>& weights, std::span<std::byte> file, const std::string& step_dir,
                     const v1::CheckpointManifest& manifest) {
-  const int64_t elements = weights.back().flat_end;
-  return LoadRanges(step_dir, manifest, {{0, elements, 0}},
+  const int64_t begin = weights.front().flat_begin, end = weights.back().flat_end;
+  ZF_ASSIGN_OR_RETURN(const MergedAdapters adapters, MergedAdapters::Load(step_dir, manifest));
+  std::vector<float> merged;
+  return LoadRanges(step_dir, manifest, {{begin, end, begin}},
                     [&](int vector, int64_t offset, std::span<const float> values) -> absl::Status {
                       if (vector != 0) return absl::OkStatus();
                       auto weight =
@@ -65,8 +68,13 @@ absl::Status PutAll(const std::vector<PlacedWeight>& weights, std::span<std::byt
                       while (!values.empty()) {
                         ZF_CHECK(weight != weights.end());
                         const auto count = std::min(static_cast<int64_t>(values.size()), weight->flat_end - offset);
-                        ZF_RETURN_IF_ERROR(PutValues(*weight, offset - weight->flat_begin,
-                                                     values.first(static_cast<size_t>(count)), file.data()));
+                        std::span<const float> piece = values.first(static_cast<size_t>(count));
+                        if (adapters.Has(weight->name)) {
+                          merged.assign(piece.begin(), piece.end());
+                          adapters.AddTo(weight->name, offset - weight->flat_begin, merged);
+                          piece = merged;
+                        }
+                        ZF_RETURN_IF_ERROR(PutValues(*weight, offset - weight->flat_begin, piece, file.data()));
                         values = values.subspan(static_cast<size_t>(count));
                         offset += count;
                         ++weight;

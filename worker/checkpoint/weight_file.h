@@ -30,7 +30,8 @@ struct PlacedWeight {
   int64_t at;         // bytes from the beginning of the file
 };
 
-// Writes `path`, which must not be there: `header`, then `weights`, in flat order, that end within `bytes`. Bytes of
+// Low-rank adapters of a weight that is written under its own name are merged into it. Writes `path`, which must not be
+// there: `header`, then `weights`, in flat order, that end within `bytes`. Bytes of
 // neither are zero. Every byte of the checkpoint `step_dir` is checked on the way. InvalidArgument naming tensor and
 // element for a weight that is beyond its type's range; on an error no file is left.
 absl::Status WriteWeightFile(const std::string& path, std::string_view header, int64_t bytes,

@@ -26,7 +26,7 @@ struct RmsNormBackwardArguments {
   Tensor gamma;             // (C)
   const float* rstd;        // (M), from the forward
   Tensor dx;                // (M,C), added to
-  float* dgamma = nullptr;  // (C), added to
+  float* dgamma = nullptr;  // (C), added to; null: it is not wanted
 };
 
 struct RotateArguments {
@@ -57,7 +57,7 @@ struct HeadNormBackwardArguments {
   Tensor x, gammas;   // as the forward had them
   const float* rstd;  // from the forward
   Tensor dy;          // as x: overwritten by x's gradient
-  float* dgammas;     // (2,head_size), added to
+  float* dgammas;     // (2,head_size), added to; null: they are not wanted
 };
 
 struct GateForwardArguments {

@@ -75,7 +75,7 @@ struct LayerNormBackwardArguments {
   const float* mean;        // (M), from the forward
   const float* rstd;        // (M), from the forward
   Tensor dx;                // (M,C), added to
-  float* dgamma = nullptr;  // (C), added to
+  float* dgamma = nullptr;  // (C), added to; both null: they are not wanted
   float* dbeta = nullptr;   // (C), added to
 };
 
@@ -138,6 +138,15 @@ struct LogitsGradient {
   float largest, factor;
 };
 
+// What a training loss has beside the cross-entropy (Szegedy et al. 2016, §7; Chowdhery et al. 2022, §5): of a token
+// (1 - label_smoothing) * -log p[target] + label_smoothing * the mean over the vocabulary of -log p + z_loss * (log of
+// the softmax's denominator)^2.
+struct LossTerms {
+  float label_smoothing = 0, z_loss = 0;
+
+  bool none() const { return label_smoothing == 0 && z_loss == 0; }
+};
+
 struct CrossEntropyArguments {
   int64_t m, c, vocab;
   Tensor x;                        // (M,C)
@@ -148,7 +157,19 @@ struct CrossEntropyArguments {
   Tensor dx = {};                  // (M,C), overwritten; null for the loss alone
   float* dw = nullptr;             // (V,C), added to if dx is set; may be null if `kept` is set
   void* scratch;                   // CrossEntropyScratchBytes(m, c, vocab, x.dtype)
-  LogitsGradient* kept = nullptr;  // (M), overwritten, for BandOps::CrossEntropyBand
+  LogitsGradient* kept = nullptr;  // (M), overwritten, for BandOps::CrossEntropyBand; null with `terms`
+  LossTerms terms = {};
+};
+
+// to(M, to_columns) = or, with `add`, += scale * from(M, from_columns), of N columns of each.
+struct ColumnsArguments {
+  int64_t m, n;
+  Tensor from;
+  int64_t from_columns, from_first = 0;
+  float scale = 1;
+  bool add = false;
+  Tensor to;  // of from's type
+  int64_t to_columns, to_first = 0;
 };
 
 // --- Flat vectors

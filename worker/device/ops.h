@@ -47,6 +47,8 @@ class Ops {
   // --- Element-wise. GELU is the tanh approximation (Hendrycks and Gimpel 2016), as GPT-2 uses it.
 
   virtual void GeluForward(Stream&, int64_t count, Tensor x, Tensor y) = 0;
+  // Columns of a matrix, times a factor, in place of those of another or added to them.
+  virtual void Columns(Stream&, const ColumnsArguments&) = 0;
 
   // --- Layer norm over the last axis (C); mean and rstd are fp32 (M), written by the forward, read by the backward.
 

@@ -53,6 +53,7 @@ struct PartCrossEntropyArguments {
   Tensor dx = {};                  // (M,C), overwritten: this part's share of a sum over all; null for the loss alone
   float* dw = nullptr;             // (V,C), added to if dx is set; may be null if `kept` is set
   LogitsGradient* kept = nullptr;  // (M), overwritten, for BandOps::CrossEntropyBand
+  float z_loss = 0;                // LossTerms'; 0 with `kept`
 };
 
 // How many of M tokens to give to PartLogits at a time, so that the logits of parts of `vocab` rows take at most 32

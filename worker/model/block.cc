@@ -13,6 +13,7 @@
 #include "worker/model/layers/project.h"
 #include "worker/model/layers/rotate.h"
 #include "worker/model/layers/spread.h"
+#include "worker/model/low_rank.h"
 
 namespace zerofleet::model {
 namespace {
@@ -74,9 +75,14 @@ absl::Status Block::ForwardWithin(const UnitPass& pass) const {
 absl::Status Block::ForwardOutput(const UnitPass& pass) const { return layers_.back()->Forward(pass); }
 
 absl::Status Block::Backward(const UnitPass& pass, bool again) const {
+  if (declared_.adapter_sums() > 0) {
+    pass.pass.ops.Zero(pass.pass.stream, pass.pass.scratch.adapter_sums,
+                       declared_.adapter_sums() * static_cast<int64_t>(sizeof(float)));
+  }
   for (size_t branch = branches_.size() - 1; branch-- > 0;) {
     ZF_RETURN_IF_ERROR(BranchBackward(pass, branches_[branch], branches_[branch + 1], again));
   }
+  ZF_RETURN_IF_ERROR(SumAdapterGradients(pass, declared_));
   if (declared_.norm_sums() == 0 || pass.dw == nullptr) return absl::OkStatus();
   ZF_RETURN_IF_ERROR(SumNormGradients(pass, declared_.norm_sums()));
   for (const std::unique_ptr<Layer>& layer : layers_) ZF_RETURN_IF_ERROR(layer->AddNormGradient(pass));

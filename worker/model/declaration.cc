@@ -14,6 +14,13 @@ int64_t Declaration::Tensor(DeclaredTensor tensor) {
   return at;
 }
 
+int64_t Declaration::AdapterTensor(DeclaredTensor tensor) {
+  const int64_t at = adapter_offset_;
+  adapter_offset_ += ElementsOf(ShapeOfPart(tensor.shape, tensor.cut, {.index = 0, .count = sharing_.parts}));
+  adapter_tensors_.push_back(std::move(tensor));
+  return at;
+}
+
 int Declaration::Activation(ActivationRow row) {
   row.branch = branches_ - 1;
   activations_.push_back(row);

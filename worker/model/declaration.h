@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "worker/model/part.h"
@@ -16,6 +17,7 @@ namespace zerofleet::model {
 enum class Init : uint8_t {
   kNormal,              // N(0, 0.02)
   kResidualProjection,  // N(0, 0.02 / sqrt(2 * layers)): what writes to the residual stream
+  kAdapter,             // N(0, 1 / sqrt(3 * columns)): the deviation of what PEFT draws A from
   kOnes,
   kZeros,
 };
@@ -73,6 +75,15 @@ class Declaration {
   // A tensor group cuts this size; the same one may be declared again.
   void Shares(const SharedSize& size);
   void Product(const DeclaredProduct& product) { products_.push_back(product); }
+  // The product's name there, without ".weight".
+  void Names(const std::string& product) { product_names_.push_back(product); }
+  // An adapter's tensor, in the unit of a block's adapters: its offset there, in elements of a part.
+  int64_t AdapterTensor(DeclaredTensor tensor);
+  // Elements of an adapter whose gradient a tensor group must sum: where it is among all of the block.
+  int64_t AdapterSums(int64_t elements) { return std::exchange(adapter_sums_, adapter_sums_ + elements); }
+  // Columns of what an adapter makes, takes or puts out.
+  void AdapterColumns(int64_t columns) { adapter_columns_ = std::max(adapter_columns_, columns); }
+  static constexpr int64_t kMostAdapters = 3;  // of one product
   // A gradient with this number of columns within a branch.
   void Gradient(int64_t columns) { gradient_columns_ = std::max(gradient_columns_, columns); }
   // Elements that a norm's parameters have. If a tensor group must sum their gradient, each rank having it of some
@@ -86,6 +97,10 @@ class Declaration {
   // --- What has been declared.
 
   const std::vector<DeclaredTensor>& tensors() const { return tensors_; }
+  const std::vector<DeclaredTensor>& adapter_tensors() const { return adapter_tensors_; }
+  int64_t adapter_sums() const { return adapter_sums_; }
+  int64_t adapter_columns() const { return adapter_columns_; }
+  const std::vector<std::string>& product_names() const { return product_names_; }
   const std::vector<ActivationRow>& activations() const { return activations_; }
   const std::vector<DeclaredProduct>& products() const { return products_; }
   const std::vector<SharedSize>& shared() const { return shared_; }
@@ -108,7 +123,8 @@ class Declaration {
  private:
   const Sizes sizes_;
   const Sharing sharing_;
-  std::vector<DeclaredTensor> tensors_;
+  std::vector<DeclaredTensor> tensors_, adapter_tensors_;
+  std::vector<std::string> product_names_;
   std::vector<ActivationRow> activations_;
   std::vector<DeclaredProduct> products_;
   std::vector<SharedSize> shared_;
@@ -116,6 +132,7 @@ class Declaration {
   int branches_ = 0;
   int64_t offset_ = 0, gradient_columns_ = 0, norm_sums_ = 0, largest_norm_ = 0, attention_width_ = 0;
   int64_t pointwise_elements_ = 0;
+  int64_t adapter_offset_ = 0, adapter_sums_ = 0, adapter_columns_ = 0;
 };
 
 }  // namespace zerofleet::model

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
@@ -49,6 +50,21 @@ absl::Status CheckSizes(const v1::ModelConfig& config) {
   if (!whole.frequencies.empty() && whole.head_size % 2 != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("model.head_size is ", whole.head_size, ", which rotary positions cannot halve"));
+  }
+  return absl::OkStatus();
+}
+
+// Each target is a product of the blocks.
+absl::Status CheckLoraTargets(const Sizes& sizes, const Declaration& block) {
+  for (const std::string& target : sizes.lora_targets) {
+    const auto& names = block.product_names();
+    const bool known = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+      return name == target || name.ends_with("." + target);
+    });
+    if (known) continue;
+    return absl::InvalidArgumentError(absl::StrCat("model.lora.targets: \"", absl::CHexEscape(target),
+                                                   "\" is no product of the blocks; they are ",
+                                                   absl::StrJoin(names, ", ")));
   }
   return absl::OkStatus();
 }
@@ -118,11 +134,23 @@ absl::StatusOr<ModelSpec> ModelSpec::Create(const v1::ModelConfig& config, const
                  absl::StrCat(prefix, std::string(family->hugging_face.blocks), layer, "."), units.block.tensors());
   }
   spec.AddUnit(kHeadUnit, UnitKind::kHead, prefix, units.head.tensors());
+  spec.passed_units_ = static_cast<int>(spec.units_.size());
+  spec.whole_base_parameters_ = spec.whole_parameters_;
+  ZF_RETURN_IF_ERROR(CheckLoraTargets(sizes, units.block));
+  if (sizes.lora_rank > 0) {
+    spec.AddAdapters(absl::StrCat(prefix, std::string(family->hugging_face.blocks)), units.block.adapter_tensors());
+  }
+  if (sizes.lora_rank > 0 && config.freeze_size() > 0) {
+    return absl::InvalidArgumentError(
+        "model.freeze: with model.lora everything but the adapters is frozen; leave it out");
+  }
+  ZF_RETURN_IF_ERROR(spec.Freeze({config.freeze().begin(), config.freeze().end()}));
   if (spec.whole_parameters() > kMostParameters) {
     return absl::InvalidArgumentError(
         absl::StrCat("model has ", spec.whole_parameters(), " parameters, at most ", kMostParameters));
   }
-  spec.flops_per_token_ = units.FlopsPerToken(spec.whole_parameters());
+  spec.flops_per_token_ =
+      units.FlopsPerToken(spec.whole_parameters()) - spec.FrozenFlopsPerToken(units.block, config.context());
   spec.pointwise_elements_per_token_ = units.PointwiseElementsPerToken();
   return spec;
 }
@@ -133,9 +161,11 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Create(const v1::ModelConfig& conf
   if (run.sharing.sequence) {
     ZF_RETURN_IF_ERROR(Annotate(CheckSequences(run.time, run.sharing.parts), "parallel.sequence"));
   }
-  auto model = std::make_unique<Transformer>(family->rows, config, run, device);
+  ZF_ASSIGN_OR_RETURN(const ModelSpec spec, ModelSpec::Create(config));
+  const int first = spec.FirstTrained();
+  auto model = std::make_unique<Transformer>(family->rows, config, first, run, device);
   device::DryDevice dry;
-  Transformer dry_model(family->rows, config, {.dtype = run.dtype, .checkpointing = run.checkpointing}, dry);
+  Transformer dry_model(family->rows, config, first, {.dtype = run.dtype, .checkpointing = run.checkpointing}, dry);
   ZF_ASSIGN_OR_RETURN(model->uses_, RecordUses(dry_model, run.dtype));
   return model;
 }

@@ -43,7 +43,9 @@ struct UnitPass {
   int64_t layer = 0;        // of a block
   // The residual stream's places in it: before each branch, and behind the last one.
   const std::vector<int>* middles = nullptr;
-  const UnitGradient* dw = nullptr;  // of a backward; null: the unit is frozen
+  device::Tensor adapters = {};             // of a block's adapters; null where it has none
+  const UnitGradient* dadapters = nullptr;  // of a backward
+  const UnitGradient* dw = nullptr;         // of a backward; null: the unit is frozen
 
   device::Tensor At(int row) const { return pass.activations.At(layer, row); }
   float* StatisticsAt(int row) const { return static_cast<float*>(At(row).data); }

@@ -10,7 +10,7 @@ namespace zerofleet::model {
 
 void Linear::Forward(const UnitPass& pass, device::Tensor x, device::Tensor y, device::Tensor activated) const {
   const Pass& p = pass.pass;
-  if (activated) {
+  if (activated && adapters_.empty()) {
     p.ops.LinearGeluForward(p.stream, {.m = p.m(),
                                        .n = product_.n,
                                        .k = product_.k,
@@ -28,6 +28,9 @@ void Linear::Forward(const UnitPass& pass, device::Tensor x, device::Tensor y, d
                                    .bias = Bias(pass),
                                    .y = y});
   }
+  if (adapters_.empty()) return;
+  adapters_.Add(pass, p.m(), x, y, product_.n);
+  if (activated) p.ops.GeluForward(p.stream, p.m() * product_.n, y, activated);
 }
 
 // A rank adds the residual of the tokens that it has, and coordinate 0 the bias of all.
@@ -51,10 +54,12 @@ absl::Status Linear::ForwardIntoStream(const UnitPass& pass, device::Tensor x, d
   project(0, first, {});
   project(first, first + mine, stream.divided() ? residual : stream.Once(residual));
   project(first + mine, m, {});
+  if (!adapters_.empty()) adapters_.Add(pass, m, x, all, product_.n);
   return stream.SumOverParts(all, sum, m, pass.unit, p.stream);
 }
 
 absl::Status Linear::BackwardWeight(const UnitPass& pass, device::Tensor dy, device::Tensor x) const {
+  if (!adapters_.empty()) adapters_.BackwardWeights(pass, dy, product_.n, x);
   if (pass.dw == nullptr) return absl::OkStatus();
   device::LinearBackwardWeightArguments product{.m = pass.pass.m(), .n = product_.n, .k = product_.k, .dy = dy, .x = x};
   float* const whole = pass.dw->whole();
@@ -96,6 +101,7 @@ device::Tensor Linear::BackwardInput(const UnitPass& pass, device::Tensor dy, co
     p.ops.LinearBackwardInput(p.stream,
                               {.m = p.m(), .n = product_.n, .k = product_.k, .dy = dy, .w = w, .dx = takes.place});
   }
+  if (!adapters_.empty()) adapters_.AddInput(pass, takes.place, takes.before);
   return takes.place;
 }
 

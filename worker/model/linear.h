@@ -6,17 +6,19 @@
 #define ZEROFLEET_WORKER_MODEL_LINEAR_H_
 
 #include <cstdint>
+#include <utility>
 
 #include "worker/model/declaration.h"
 #include "worker/model/layer.h"
+#include "worker/model/low_rank.h"
 
 namespace zerofleet::model {
 
 class Linear {
  public:
   // With (n, k) of a part, and where its weight and its bias are in the unit.
-  Linear(const DeclaredProduct& product, int64_t weight, int64_t bias)
-      : product_(product), weight_(weight), bias_(bias) {}
+  Linear(const DeclaredProduct& product, int64_t weight, int64_t bias, LowRank adapters)
+      : product_(product), weight_(weight), bias_(bias), adapters_(std::move(adapters)) {}
 
   int64_t n() const { return product_.n; }
 
@@ -37,6 +39,7 @@ class Linear {
 
   const DeclaredProduct product_;
   const int64_t weight_, bias_;
+  const LowRank adapters_;
 };
 
 }  // namespace zerofleet::model

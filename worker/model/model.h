@@ -69,6 +69,7 @@ struct ModelRun {
   int64_t sequences = 1, time = 1;             // the most that a micro-batch has
   Checkpointing checkpointing = {};
   Sharing sharing = {};
+  device::LossTerms terms = {};  // of training; an evaluation's loss has none
 };
 
 class Model {

@@ -1,6 +1,9 @@
 // The one description of where scratch is: carving a null buffer gives its size. See scratch.h.
 #include "worker/model/scratch.h"
 
+#include <algorithm>
+
+#include "worker/model/declaration.h"
 #include "worker/model/part.h"
 
 namespace zerofleet::model {
@@ -12,6 +15,14 @@ Scratch ScratchSizes::Carve(Carver& carver, device::Ops& ops) const {
   scratch.head_mean = carver.Floats(stream_tokens);
   scratch.head_rstd = carver.Floats(stream_tokens);
   scratch.attention = carver.Bytes(attention_bytes);
+  if (adapter_columns > 0) {
+    const int64_t piece = std::min(tokens, kAdapterTokens);
+    scratch.adapter_reduced = carver.Matrix(piece * adapter_rank, dtype);
+    scratch.adapter_wide = carver.Matrix(piece * adapter_columns, dtype);
+    scratch.adapter_gradients =
+        carver.Matrix(Declaration::kMostAdapters * AdapterGradientElements(tokens, adapter_rank), dtype);
+    scratch.adapter_sums = carver.Floats(adapter_sums);
+  }
   scratch.norm_gradients = carver.Floats(norm_sums);
   CarveLoss(carver, ops, scratch);
   if (!in_bands) return scratch;

@@ -4,17 +4,28 @@
 
 #include <cstdint>
 
+#include "base/units.h"
 #include "worker/device/ops.h"
 #include "worker/device/vocabulary_ops.h"
 #include "worker/model/carver.h"
 
 namespace zerofleet::model {
 
+// How many tokens an adapter's products are made of at a time.
+inline constexpr int64_t kAdapterTokens = 1024;
+
+// What a product's adapter has among what their B give back, so that each begins at a cache line.
+inline int64_t AdapterGradientElements(int64_t tokens, int64_t rank) { return RoundUp(tokens * rank, 64); }
+
 struct Scratch {
   device::Tensor wide;    // the gradient of what a branch's first product puts out
   device::Tensor narrow;  // as wide as the residual stream
   float *head_mean, *head_rstd;
   void* attention;
+  // For adapters (low_rank.h): what A makes of some tokens, what has as many columns as a product, what B gives back of
+  // all tokens, and gradients that a tensor group sums.
+  device::Tensor adapter_reduced, adapter_wide, adapter_gradients;
+  float* adapter_sums = nullptr;
   float* norm_gradients;  // of a unit's norms, where a tensor group sums them
   void* cross_entropy;    // of a whole model, or what follows, of a part
   device::SoftmaxPart* softmax;
@@ -32,7 +43,8 @@ struct ScratchSizes {
   int64_t hidden, wide;           // columns
   int64_t attention_bytes;
   int64_t norm_sums, bias;  // fp32 elements
-  int64_t vocab;            // of the whole model
+  int64_t adapter_rank = 0, adapter_columns = 0, adapter_sums = 0;
+  int64_t vocab;  // of the whole model
   int parts;
   bool in_bands;
 

@@ -1,6 +1,8 @@
 // Sizes of a configuration; see sizes.h.
 #include "worker/model/sizes.h"
 
+#include <algorithm>
+
 #include "worker/model/rotary.h"
 
 namespace zerofleet::model {
@@ -17,8 +19,18 @@ Sizes::Sizes(const v1::ModelConfig& config)
       norm_epsilon(static_cast<float>(config.norm_epsilon())),
       tied(config.tied()),
       qkv_bias(config.qkv_bias()),
-      qk_norm(config.qk_norm()) {
+      qk_norm(config.qk_norm()),
+      lora_rank(config.lora().rank()),
+      lora_scale(lora_rank == 0 ? 0.0f : static_cast<float>(config.lora().alpha() / static_cast<double>(lora_rank))),
+      lora_targets(config.lora().targets().begin(), config.lora().targets().end()) {
   if (config.rope_theta() > 0) frequencies = RotaryFrequencies(head_size, config.rope_theta(), config.rope_scaling());
+}
+
+bool Sizes::HasAdapter(const std::string& product) const {
+  if (lora_rank == 0) return false;
+  return lora_targets.empty() || std::any_of(lora_targets.begin(), lora_targets.end(), [&](const std::string& target) {
+           return product == target || product.ends_with("." + target);
+         });
 }
 
 int64_t Sizes::Of(Width width) const {

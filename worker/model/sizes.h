@@ -4,6 +4,7 @@
 #define ZEROFLEET_WORKER_MODEL_SIZES_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "zerofleet/v1/config.pb.h"
@@ -27,7 +28,14 @@ struct Sizes {
   bool tied, qkv_bias, qk_norm;
   std::vector<float> frequencies;  // of rotary positions, in angles per position; empty without
 
+  // Low-rank adapters; a rank of 0: there are none.
+  int64_t lora_rank;
+  float lora_scale;
+  std::vector<std::string> lora_targets;
+
   int64_t Of(Width width) const;
+  // Whether the product of this name has an adapter: as PEFT matches target_modules, or without any, all have.
+  bool HasAdapter(const std::string& product) const;
 };
 
 }  // namespace zerofleet::model

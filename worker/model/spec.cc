@@ -9,6 +9,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "worker/model/unit_names.h"
 
 namespace zerofleet::model {
 namespace {
@@ -42,8 +43,48 @@ double ModelSpec::Deviation(Init init) const {
   return init == Init::kNormal ? kInitDeviation : kInitDeviation / std::sqrt(2.0 * static_cast<double>(layers_));
 }
 
+double ModelSpec::Deviation(const TensorSpec& tensor) const {
+  if (tensor.init != Init::kAdapter) return Deviation(tensor.init);
+  return 1 / std::sqrt(3.0 * static_cast<double>(tensor.whole_shape.back()));
+}
+
 int ModelSpec::FirstGradientOf(int unit) const {
-  return tied_ && unit_kinds_[unit] == UnitKind::kEmbedding ? static_cast<int>(units_.size()) - 1 : unit;
+  return tied_ && unit_kinds_[unit] == UnitKind::kEmbedding ? passed_units_ - 1 : PassedWith(unit);
+}
+
+int64_t ModelSpec::trained_parameters() const {
+  int64_t elements = 0;
+  for (const coordinator::UnitExtent& unit : units_) elements += unit.frozen ? 0 : unit.elements();
+  return elements;
+}
+
+int ModelSpec::FirstTrained() const {
+  int first = passed_units_ - 1;
+  for (size_t u = 0; u < units_.size(); ++u) {
+    if (!units_[u].frozen) first = std::min(first, PassedWith(static_cast<int>(u)));
+  }
+  return first;
+}
+
+double ModelSpec::FrozenFlopsPerToken(const Declaration& block, int64_t context) const {
+  const int first = FirstTrained();
+  double saved = 0;
+  for (const TensorSpec& tensor : tensors_) {
+    const bool looked_up = unit_kinds_[tensor.unit] == UnitKind::kEmbedding;
+    if (!units_[tensor.unit].frozen || (looked_up && !(tied_ && tensor.flat_begin == 0))) continue;
+    const bool passed_by = !looked_up && PassedWith(tensor.unit) < first;
+    saved += (passed_by ? 4.0 : 2.0) * static_cast<double>(ElementsOf(tensor.whole_shape));
+  }
+  const double layers = std::max(0, first - 1);
+  return saved + 8 * layers * static_cast<double>(block.attention_width()) * static_cast<double>(context);
+}
+
+void ModelSpec::AddAdapters(const std::string& prefix, const std::vector<DeclaredTensor>& tensors) {
+  for (TensorSpec& tensor : tensors_) tensor.frozen = true;
+  for (coordinator::UnitExtent& unit : units_) unit.frozen = true;
+  for (int64_t layer = 0; layer < layers_; ++layer) {
+    AddUnit(AdapterUnit(layer), UnitKind::kAdapters, absl::StrCat(prefix, layer, "."), tensors);
+  }
 }
 
 absl::Status ModelSpec::Freeze(const std::vector<std::string>& patterns) {

@@ -39,7 +39,7 @@ struct TensorSpec {
   bool frozen = false;  // no update changes it
 };
 
-enum class UnitKind : uint8_t { kEmbedding, kBlock, kHead };
+enum class UnitKind : uint8_t { kEmbedding, kBlock, kHead, kAdapters };
 
 // InvalidArgument, with what would fit, where a model of these sizes cannot be divided into `parts` tensor shards.
 absl::Status CheckParts(const v1::ModelConfig& config, int64_t parts);
@@ -55,12 +55,18 @@ class ModelSpec {
   const std::vector<TensorSpec>& tensors() const { return tensors_; }
   const std::vector<coordinator::UnitExtent>& units() const { return units_; }
   int64_t parameters() const { return tensors_.back().flat_end; }
+  // Those of units that are not frozen.
+  int64_t trained_parameters() const;
   // The kind of each unit. Units of one kind are neighbours, and equal in shape.
   const std::vector<UnitKind>& unit_kinds() const { return unit_kinds_; }
   // How many units a pass goes through in the order of the forward; they come first.
-  int passed_units() const { return static_cast<int>(units_.size()); }
-  // The one of them in whose backward a unit's gradient is made.
-  int PassedWith(int unit) const { return unit; }
+  int passed_units() const { return passed_units_; }
+  // The one of them in whose backward a unit's gradient is made: of a block's adapters the block.
+  int PassedWith(int unit) const { return unit < passed_units_ ? unit : unit - passed_units_ + 1; }
+  // The first of them that the backward must reach: what is before it is frozen, and needs no gradient of its output.
+  int FirstTrained() const;
+  // Elements of the whole model without its adapters, which come behind them.
+  int64_t whole_base_parameters() const { return whole_base_parameters_; }
   // The unit whose backward is the first to add to this one's gradient: its own, but of an embedding that makes the
   // logits too.
   int FirstGradientOf(int unit) const;
@@ -83,10 +89,16 @@ class ModelSpec {
 
   // The deviation of the normal distribution `init` draws from; only for the two normal kinds.
   double Deviation(Init init) const;
+  // The same of a tensor, by its shape where that says it.
+  double Deviation(const TensorSpec& tensor) const;
 
  private:
   ModelSpec(const ModelPart& part, std::string prefix) : part_(part), prefix_(std::move(prefix)) {}
 
+  // FLOPs of training on one token that frozen tensors save: of their own gradients, and of those that nobody needs.
+  double FrozenFlopsPerToken(const Declaration& block, int64_t context) const;
+  // A unit of adapters for each block, beside which all is frozen.
+  void AddAdapters(const std::string& prefix, const std::vector<DeclaredTensor>& tensors);
   // Units in order, tensors in order within the last one.
   void AddUnit(std::string name, UnitKind kind, const std::string& prefix, const std::vector<DeclaredTensor>& tensors);
   void AddTensor(std::string name, const DeclaredTensor& tensor);
@@ -97,7 +109,8 @@ class ModelSpec {
   std::vector<coordinator::UnitExtent> units_;
   std::vector<UnitKind> unit_kinds_;
   bool tied_ = false;
-  int64_t layers_ = 0, whole_parameters_ = 0;
+  int passed_units_ = 0;
+  int64_t layers_ = 0, whole_parameters_ = 0, whole_base_parameters_ = 0;
   double flops_per_token_ = 0, pointwise_elements_per_token_ = 0;
 };
 

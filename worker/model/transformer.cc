@@ -12,7 +12,7 @@
 
 namespace zerofleet::model {
 
-Transformer::Transformer(const FamilyRows& rows, const v1::ModelConfig& config, const ModelRun& run,
+Transformer::Transformer(const FamilyRows& rows, const v1::ModelConfig& config, int first_trained, const ModelRun& run,
                          device::Device& device)
     : sizes_(config),
       dtype_(run.dtype),
@@ -20,6 +20,9 @@ Transformer::Transformer(const FamilyRows& rows, const v1::ModelConfig& config, 
       most_sequences_(run.sequences),
       most_time_(run.time),
       checkpointing_(run.checkpointing),
+      terms_(run.terms),
+      // Inputs that are on their way from the host arrive with the backward before them.
+      first_layer_(run.checkpointing.offload ? 0 : std::max(0, first_trained - 1)),
       residual_(sizes_.hidden, run.dtype, run.sharing),
       embedding_declared_(sizes_, run.sharing),
       head_declared_(sizes_, run.sharing),
@@ -60,9 +63,9 @@ absl::Status Transformer::Train(const MicroBatch& batch, const float* gradient_s
   Run run(*this, batch, parameters, stream);
   ZF_RETURN_IF_ERROR(ForwardBlocks(run, /*keep=*/true));
   on_backward();
-  HeadLayer::Loss loss{gradient_scale, loss_sum, /*backward=*/true, parameters.TakesBands()};
+  HeadLayer::Loss loss{gradient_scale, loss_sum, /*backward=*/true, parameters.TakesBands(), terms_};
   ZF_RETURN_IF_ERROR(RunHead(run, loss));
-  for (int64_t layer = sizes_.layers - 1; layer >= 0; --layer) {
+  for (int64_t layer = sizes_.layers - 1; layer >= first_layer_; --layer) {
     if (segments_.EndsRecomputed(layer)) ZF_RETURN_IF_ERROR(RecomputeSegment(run, layer));
     ZF_RETURN_IF_ERROR(BlockBackward(run, layer));
   }
@@ -106,17 +109,26 @@ absl::Status Transformer::ForwardBlocks(Run& run, bool keep) {
   return absl::OkStatus();
 }
 
-UnitPass Transformer::AtBlock(const Run& run, int64_t layer, const std::string& name, device::Tensor w) const {
-  return {run.pass, name, w, layer, &block_.declared().middles()};
+absl::StatusOr<UnitPass> Transformer::AcquireBlock(Run& run, int64_t layer, const std::string& name) {
+  ZF_ASSIGN_OR_RETURN(const device::Tensor w, run.parameters.Acquire(block_unit(layer)));
+  UnitPass at = {run.pass, name, w, layer, &block_.declared().middles()};
+  if (has_adapters()) {
+    ZF_ASSIGN_OR_RETURN(at.adapters, run.parameters.Acquire(adapter_unit(layer)));
+  }
+  return at;
+}
+
+void Transformer::ReleaseBlock(Run& run, int64_t layer) {
+  if (has_adapters()) run.parameters.Release(adapter_unit(layer));
+  run.parameters.Release(block_unit(layer));
 }
 
 absl::Status Transformer::ForwardBlock(Run& run, int64_t layer) {
   const std::string name = BlockUnit(layer);
-  ZF_ASSIGN_OR_RETURN(const device::Tensor w, run.parameters.Acquire(block_unit(layer)));
-  const UnitPass at = AtBlock(run, layer, name, w);
+  ZF_ASSIGN_OR_RETURN(const UnitPass at, AcquireBlock(run, layer, name));
   ZF_RETURN_IF_ERROR(block_.ForwardWithin(at));
   ZF_RETURN_IF_ERROR(block_.ForwardOutput(at));
-  run.parameters.Release(block_unit(layer));
+  ReleaseBlock(run, layer);
   return absl::OkStatus();
 }
 
@@ -163,16 +175,24 @@ absl::Status Transformer::RecomputeSegment(Run& run, int64_t last) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::optional<UnitGradient>> Transformer::BeginAdapters(Run& run, int64_t layer) const {
+  if (!has_adapters()) return std::optional<UnitGradient>();
+  ZF_CHECK(!run.parameters.TakesBands());
+  return UnitGradient::Begin(adapter_unit(layer), run.parameters, run.bands);
+}
+
 absl::Status Transformer::BlockBackward(Run& run, int64_t layer) {
   const std::string name = BlockUnit(layer);
-  ZF_ASSIGN_OR_RETURN(const device::Tensor w, run.parameters.Acquire(block_unit(layer)));
+  ZF_ASSIGN_OR_RETURN(UnitPass at, AcquireBlock(run, layer, name));
   ZF_ASSIGN_OR_RETURN(const std::optional<UnitGradient> dw,
                       UnitGradient::Begin(block_unit(layer), run.parameters, run.bands));
-  UnitPass at = AtBlock(run, layer, name, w);
   at.dw = dw ? &*dw : nullptr;
+  ZF_ASSIGN_OR_RETURN(const std::optional<UnitGradient> dadapters, BeginAdapters(run, layer));
+  at.dadapters = dadapters ? &*dadapters : nullptr;
   if (segments_.EndsRecomputed(layer)) ZF_RETURN_IF_ERROR(block_.ForwardWithin(at));
   ZF_RETURN_IF_ERROR(block_.Backward(at, checkpointing_.selective));
-  run.parameters.Release(block_unit(layer));
+  ReleaseBlock(run, layer);
+  if (dadapters) ZF_RETURN_IF_ERROR(dadapters->End());
   return dw ? dw->End() : absl::OkStatus();
 }
 

@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,7 +34,9 @@ namespace zerofleet::model {
 
 class Transformer : public Model {
  public:
-  Transformer(const FamilyRows& rows, const v1::ModelConfig& config, const ModelRun& run, device::Device& device);
+  // The backward goes as far as unit `first_trained` (ModelSpec::FirstTrained).
+  Transformer(const FamilyRows& rows, const v1::ModelConfig& config, int first_trained, const ModelRun& run,
+              device::Device& device);
 
   void SetTensorGroup(TensorGroup* group) override;
   int64_t ActivationBytes() const override { return activations_.Bytes(); }
@@ -70,10 +73,15 @@ class Transformer : public Model {
   int block_unit(int64_t layer) const { return static_cast<int>(layer) + 1; }
   int head_unit() const { return static_cast<int>(segments_.layers()) + 1; }
   int units() const { return head_unit() + 1; }
+  // Those of blocks' adapters come behind the units of a pass.
+  int adapter_unit(int64_t layer) const { return units() + static_cast<int>(layer); }
+  bool has_adapters() const { return !block_.declared().adapter_tensors().empty(); }
 
   ScratchSizes SizesOfScratch() const;
   KeptInputs::Pass KeptPass(const Run& run) const;
-  UnitPass AtBlock(const Run& run, int64_t layer, const std::string& name, device::Tensor w) const;
+  // A block's tensors, and its adapters'.
+  absl::StatusOr<UnitPass> AcquireBlock(Run& run, int64_t layer, const std::string& name);
+  void ReleaseBlock(Run& run, int64_t layer);
 
   // `keep`: what a backward needs, too.
   absl::Status ForwardBlocks(Run& run, bool keep);
@@ -87,6 +95,7 @@ class Transformer : public Model {
   bool tied() const { return head_.output_at() < 0; }
   // Fetches the segment's input and computes its blocks again up to the last, whose backward does its own part.
   absl::Status RecomputeSegment(Run& run, int64_t last);
+  absl::StatusOr<std::optional<UnitGradient>> BeginAdapters(Run& run, int64_t layer) const;
   absl::Status BlockBackward(Run& run, int64_t layer);
   absl::Status EmbeddingBackward(Run& run, const HeadLayer::Loss& loss);
   absl::Status EmbeddingInBands(Run& run, const HeadLayer::Loss& loss);
@@ -96,6 +105,8 @@ class Transformer : public Model {
   device::Ops& ops_;
   const int64_t most_sequences_, most_time_;
   const Checkpointing checkpointing_;
+  const device::LossTerms terms_;
+  const int64_t first_layer_;  // whose backward runs
   ResidualStream residual_;
   Declaration embedding_declared_, head_declared_;
   const EmbeddingLayer embedding_;

@@ -18,6 +18,9 @@ ScratchSizes Transformer::SizesOfScratch() const {
           .attention_bytes = block_.AttentionScratchBytes(ops_, most_sequences_, most_time_),
           .norm_sums = std::max(block.norm_sums(), head_declared_.norm_sums()),
           .bias = block.LargestBias(),
+          .adapter_rank = sizes_.lora_rank,
+          .adapter_columns = block.adapter_columns(),
+          .adapter_sums = block.adapter_sums(),
           .vocab = sizes_.vocab,
           .parts = residual_.part().count,
           .in_bands = checkpointing_.band_bytes > 0};

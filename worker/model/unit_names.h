@@ -11,6 +11,7 @@ namespace zerofleet::model {
 
 inline constexpr char kEmbeddingUnit[] = "embedding", kHeadUnit[] = "head";
 inline std::string BlockUnit(int64_t layer) { return absl::StrCat("block.", layer); }
+inline std::string AdapterUnit(int64_t layer) { return absl::StrCat("adapters.", layer); }
 
 }  // namespace zerofleet::model
 

@@ -2,6 +2,7 @@
 #include "worker/optim/optimizer.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -52,18 +53,30 @@ void UpdateSgd(device::Ops& ops, device::Stream& stream, const UpdatePiece& piec
                    .parameter = piece.parameter});
 }
 
+std::vector<OptimizerKey> AdamWKeys() {
+  return {{"beta1", &Config::beta1, &Config::set_beta1, 0.9, IsFractionBelowOne, "must be >= 0 and < 1, such as 0.9"},
+          {"beta2", &Config::beta2, &Config::set_beta2, 0.95, IsFractionBelowOne, "must be >= 0 and < 1, such as 0.95"},
+          {"epsilon", &Config::epsilon, &Config::set_epsilon, 1e-8, IsPositive, "must be > 0, such as 1.0e-8"}};
+}
+
 // AdamW (Loshchilov and Hutter 2019).
 OptimizerRow AdamW() {
-  return {
-      .name = "adamw",
-      .vectors = {kMaster, {"exp_avg", device::DType::kF32, kZeros}, {"exp_avg_sq", device::DType::kF32, kZeros}},
-      .keys = KeysWith(
-          3e-4, 0.1,
-          {{"beta1", &Config::beta1, &Config::set_beta1, 0.9, IsFractionBelowOne, "must be >= 0 and < 1, such as 0.9"},
-           {"beta2", &Config::beta2, &Config::set_beta2, 0.95, IsFractionBelowOne,
-            "must be >= 0 and < 1, such as 0.95"},
-           {"epsilon", &Config::epsilon, &Config::set_epsilon, 1e-8, IsPositive, "must be > 0, such as 1.0e-8"}}),
-      .update = UpdateAdamW};
+  return {.name = "adamw",
+          .vectors = {kMaster, {"exp_avg", device::DType::kF32, kZeros}, {"exp_avg_sq", device::DType::kF32, kZeros}},
+          .keys = KeysWith(3e-4, 0.1, AdamWKeys()),
+          .update = UpdateAdamW};
+}
+
+// Muon (Jordan et al. 2024) for the matrices of blocks' products, whose momentum is in exp_avg, and AdamW for the rest.
+OptimizerRow Muon() {
+  OptimizerRow row = AdamW();
+  row.name = "muon";
+  std::vector<OptimizerKey> own = AdamWKeys();
+  own.push_back({"momentum", &Config::momentum, &Config::set_momentum, 0.95, IsFractionBelowOne,
+                 "must be >= 0 and < 1, such as 0.95"});
+  row.keys = KeysWith(3e-4, 0.1, std::move(own));
+  row.whole_matrices = true;
+  return row;
 }
 
 // SGD with momentum, as torch.optim.SGD with dampening 0: weight decay is added to the gradient.
@@ -89,7 +102,7 @@ bool OptimizerRow::HasKey(const std::string& key) const {
 }
 
 std::span<const OptimizerRow> Optimizers() {
-  static const std::vector<OptimizerRow>& rows = *new std::vector<OptimizerRow>{AdamW(), Sgd()};
+  static const std::vector<OptimizerRow>& rows = *new std::vector<OptimizerRow>{AdamW(), Sgd(), Muon()};
   return rows;
 }
 

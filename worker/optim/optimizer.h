@@ -52,6 +52,8 @@ struct OptimizerRow {
   const char* name;
   std::vector<OptimizerVector> vectors;  // the first is the fp32 master weights
   std::vector<OptimizerKey> keys;        // all that it has; those of other optimizers do not apply to it
+  // Whether it updates matrices whole: its updater exchanges them, and `update` is of all else.
+  bool whole_matrices = false;
   void (*update)(device::Ops& ops, device::Stream& stream, const UpdatePiece& piece);
 
   // K of ZeRO §3.1: bytes of optimizer states per parameter.

@@ -82,9 +82,17 @@ TEST(Optimizers, SgdKeepsEightBytes) {
   for (const char* key : {"beta1", "beta2", "epsilon"}) EXPECT_FALSE(row.HasKey(key)) << key;
 }
 
+TEST(Optimizers, MuonKeepsWhatAdamWDoes) {
+  const OptimizerRow& row = *FindOptimizer("muon").value();
+  EXPECT_EQ(VectorNames(row), VectorNames(*FindOptimizer("adamw").value()));
+  EXPECT_TRUE(row.whole_matrices);
+  EXPECT_TRUE(row.HasKey("momentum"));
+}
+
 TEST(Optimizers, AnUnknownNameIsAnsweredWithThoseThereAre) {
   EXPECT_EQ(FindOptimizer("adam\n").status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(FindOptimizer("adam\n").status().message(), "optimizer.name: must be adamw or sgd, got \"adam\\n\"");
+  EXPECT_EQ(FindOptimizer("adam\n").status().message(),
+            "optimizer.name: must be adamw or sgd or muon, got \"adam\\n\"");
   EXPECT_FALSE(FindOptimizer("").ok());
 }
 

@@ -21,6 +21,8 @@ inline v1::Config PlainConfig() {
   config.mutable_data()->add_train("text.txt");
   config.mutable_data()->set_tokenizer("bytes");
   config.mutable_optimizer()->set_name("adamw");
+  config.mutable_schedule()->set_decay("cosine");
+  config.mutable_schedule()->set_decay_shape("linear");
   config.mutable_parallel()->set_workers(4);
   config.mutable_parallel()->set_tensor(1);
   config.mutable_parallel()->set_zero_stage(2);

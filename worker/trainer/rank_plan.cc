@@ -40,7 +40,9 @@ absl::StatusOr<model::ModelRun> ModelRunOf(const v1::Config& config) {
                          .sequences = config.batch().micro_sequences(),
                          .time = config.model().context(),
                          .checkpointing = checkpointing,
-                         .sharing = {.parts = config.parallel().tensor(), .sequence = config.parallel().sequence()}};
+                         .sharing = {.parts = config.parallel().tensor(), .sequence = config.parallel().sequence()},
+                         .terms = {.label_smoothing = static_cast<float>(config.loss().label_smoothing()),
+                                   .z_loss = static_cast<float>(config.loss().z_loss())}};
 }
 
 zero::ZeroOptions ZeroOptionsOf(const v1::Config& config, const parallel::Group& data) {

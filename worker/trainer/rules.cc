@@ -14,6 +14,7 @@
 #include "worker/model/checkpointing.h"
 #include "worker/model/families.h"
 #include "worker/model/spec.h"
+#include "worker/trainer/rules_of_learning.h"
 
 namespace zerofleet::trainer {
 namespace {
@@ -493,10 +494,10 @@ std::span<const Rule> Rules() {
   static const std::vector<Rule>& all = *[] {
     auto* rules = new std::vector<Rule>();
     for (const std::vector<Rule>& section :
-         {ModelAndData(), ParallelAndBatch(), Activations(),
+         {ModelAndData(), TuningRules(), ParallelAndBatch(), Activations(),
           Comparison<&v1::IntegrityConfig::every_steps>("integrity.every_steps"),
           Comparison<&v1::IntegrityConfig::replay_every_steps>("integrity.replay_every_steps"), Offload(),
-          CheckpointsAndRestarts(), TheRun()}) {
+          CheckpointsAndRestarts(), TheRun(), LearningRules()}) {
       rules->insert(rules->end(), section.begin(), section.end());
     }
     return rules;

@@ -7,21 +7,14 @@
 
 #include <limits>
 #include <span>
-#include <string>
-#include <vector>
 
+#include "worker/trainer/rule.h"
 #include "zerofleet/v1/config.pb.h"
 
 namespace zerofleet::trainer {
 
 // offload.fraction: auto, until a plan has made it a number (cli/planner/fraction.h). No number in a text is infinite.
 inline constexpr double kFractionByPlan = std::numeric_limits<double>::infinity();
-
-struct Rule {
-  std::vector<const char*> keys;  // the first is the one to change, and the one that is named
-  bool (*violated)(const v1::Config& config);
-  std::string (*message)(const v1::Config& config);  // what would be right, and why
-};
 
 // In the order in which they are looked at: a rule may take for granted that those before it hold, and that each key
 // has a value that its row allows.

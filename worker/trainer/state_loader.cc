@@ -33,7 +33,14 @@ absl::StatusOr<LoadedFrom> StateLoader::Load(const std::string& step_dir, const 
   // A checkpoint of step 0 may have been written for another optimizer: its weights are what counts.
   const bool same_optimizer = &checkpoint::StoredOptimizer(manifest) == &view_.layout.optimizer();
   if (!kept) ZF_RETURN_IF_ERROR(ReadShards(step_dir, manifest, same_optimizer));
+  ZF_RETURN_IF_ERROR(Annotate(LoadFrozen(), "init_from"));
+  if (view_.base_digest != manifest.base_xxh3_128()) {
+    return absl::DataLossError(absl::StrCat(
+        "checkpoint ", step_dir, " was trained beside frozen weights with XXH3-128 ", manifest.base_xxh3_128(),
+        "; those of init_from, ", config_.init_from(), ", have ", view_.base_digest));
+  }
   view_.loaded_samples = manifest.data_cursor().samples_consumed();
+  view_.loaded_best = manifest.best();
   view_.loaded_control = ControlOf(manifest);
   view_.loaded_own_part = false;
   return kept ? LoadedFrom::kMemory : LoadedFrom::kStorage;
@@ -75,7 +82,7 @@ absl::Status StateLoader::Restore(const v1::SnapshotId& snapshot) {
   ZF_ASSIGN_OR_RETURN(const v1::ReplicaHeader held,
                       snapshots_.CopyTo(snapshot, view_.engine->state(), device_, *view_.stream));
   HasLoaded(held);
-  return absl::OkStatus();
+  return Annotate(LoadFrozen(), "init_from");
 }
 
 absl::Status StateLoader::RestoreFromPeer(
@@ -89,23 +96,43 @@ absl::Status StateLoader::RestoreFromPeer(
   IncomingSnapshot incoming(state);
   ZF_RETURN_IF_ERROR(get(wanted, incoming));
   HasLoaded(state.header());
-  return absl::OkStatus();
+  return Annotate(LoadFrozen(), "init_from");
 }
 
 void StateLoader::HasLoaded(const v1::ReplicaHeader& part) {
   view_.loaded_samples = part.manifest().data_cursor().samples_consumed();
+  view_.loaded_best = part.manifest().best();
   view_.loaded_control = ControlOf(part.manifest());
   view_.loaded_own_part = true;
 }
 
 absl::Status StateLoader::LoadWeights(const std::string& step_dir) {
   ZF_ASSIGN_OR_RETURN(const v1::CheckpointManifest manifest, checkpoint::ReadManifest(step_dir));
-  ZF_RETURN_IF_ERROR(checkpoint::CheckSameModel(manifest, config_.model(), step_dir));
+  ZF_RETURN_IF_ERROR(checkpoint::CheckBaseModel(manifest, config_.model(), step_dir));
   ZF_RETURN_IF_ERROR(ReadShards(step_dir, manifest, /*with_states=*/false));
+  ZF_RETURN_IF_ERROR(LoadFrozen());
   view_.loaded_samples = 0;
+  view_.loaded_best.Clear();
   view_.loaded_control = {.loss_scale = optim::LossScalingOf(view_.layout.options().dtype).first};
   view_.loaded_own_part = false;
   return absl::OkStatus();
+}
+
+absl::Status StateLoader::LoadFrozen() {
+  view_.base_digest.clear();
+  std::vector<coordinator::PlacedRange> wanted;
+  for (int u = 0; u < view_.layout.units(); ++u) {
+    if (view_.layout.frozen(u)) wanted.push_back(view_.layout.RestingParameters(u));
+  }
+  if (wanted.empty()) return absl::OkStatus();
+  const std::string& from = config_.init_from();
+  const absl::StatusOr<v1::CheckpointManifest> base = checkpoint::ReadManifest(from, &view_.base_digest);
+  ZF_RETURN_IF_ERROR(base.status());
+  ZF_RETURN_IF_ERROR(checkpoint::CheckBaseModel(*base, config_.model(), from));
+  return checkpoint::LoadRanges(from, *base, checkpoint::StoredPlaces(spec_, *base, view_.spec.ToWhole(wanted)),
+                                [&](int vector, int64_t offset, std::span<const float> values) {
+                                  return vector == 0 ? view_.engine->TakeFrozen(offset, values) : absl::OkStatus();
+                                });
 }
 
 absl::Status StateLoader::ReadShards(const std::string& step_dir, const v1::CheckpointManifest& manifest,

@@ -67,6 +67,8 @@ class StateLoader {
   // the order of samples, what a micro-batch is and how the model is divided.
   void NoteOtherBits(const v1::CheckpointManifest& manifest, const std::string& step_dir,
                      const std::function<void(const std::string&)>& note) const;
+  // The weights of frozen units that rest with this rank, from config.init_from.
+  absl::Status LoadFrozen();
   // Without the optimizer's states, the checkpoint's, those are as at step 0.
   absl::Status ReadShards(const std::string& step_dir, const v1::CheckpointManifest& manifest, bool with_states);
   // The counts of a checkpoint of another precision are kept; the loss scale then starts anew.

@@ -61,6 +61,12 @@ absl::Status CheckHeadsOn(const v1::ModelConfig& config, const device::Device& d
                                                     kMostOnCuda, "; use more heads, or device: cpu"));
 }
 
+absl::Status CheckOptimizerOn(const optim::OptimizerRow& optimizer, const device::Device& device) {
+  if (!optimizer.whole_matrices || device.host_addressable()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("optimizer.name: ", optimizer.name, " is not supported on device ",
+                                                    device.kind(), "; use adamw, or device: cpu"));
+}
+
 // What has been built for a device whose memory the host shares alone.
 absl::Status CheckOffloadOn(const v1::OffloadConfig& config, const device::Device& device) {
   if (device.host_addressable()) return absl::OkStatus();
@@ -86,7 +92,8 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Conf
   if (snapshots == nullptr) snapshots = std::make_shared<SnapshotStore>();
   std::unique_ptr<TrainingRun> run(
       new TrainingRun(config, std::move(spec), device, clock, metrics, std::move(snapshots)));
-  ZF_RETURN_IF_ERROR(optim::FindOptimizer(config.optimizer().name()).status());
+  ZF_ASSIGN_OR_RETURN(const optim::OptimizerRow* optimizer, optim::FindOptimizer(config.optimizer().name()));
+  ZF_RETURN_IF_ERROR(CheckOptimizerOn(*optimizer, device));
   ZF_RETURN_IF_ERROR(CheckIntegrityOn(config.integrity(), device));
   ZF_RETURN_IF_ERROR(CheckOffloadOn(config.offload(), device));
   ZF_RETURN_IF_ERROR(CheckPackingOn(config.data(), device));
@@ -173,6 +180,7 @@ StateLoader TrainingRun::loader() {
 absl::Status TrainingRun::Start(bool loaded, const v1::Start& start) {
   ZF_RETURN_IF_ERROR(peak_->Begin(*view_, start.in_recovery()));
   feed_->Seek(start.step(), loaded ? view_->loaded_samples : 0, coordinator::SkippedSamples(start.skipped()));
+  best_.emplace(config_.evaluate(), loaded ? view_->loaded_best : v1::BestLoss());
   view_->spikes.emplace(config_.divergence(), std::vector<double>(start.losses().begin(), start.losses().end()));
   const bool gathers = loaded && view_->loaded_own_part && !view_->engine->state().LoadsWhatItStores();
   if (gathers) ZF_RETURN_IF_ERROR(view_->engine->GatherLoadedState());
@@ -331,6 +339,7 @@ absl::StatusOr<v1::EvaluateEvent> TrainingRun::Evaluate(int64_t step) {
     one.set_loss(loss_sum / tokens);
   }
   event.set_loss(loss_of_all / tokens_of_all);
+  best_->Evaluated(event);
   return event;
 }
 
@@ -338,6 +347,7 @@ absl::Status TrainingRun::Save(int64_t step, std::function<void(v1::ShardWritten
   ZF_RETURN_IF_ERROR(view_->engine->Flush());
   const std::string partial_dir = checkpoint::PartialDirectory(
       checkpoint::StepDirectory(config_.checkpoint().dir(), step), view_->mesh.generation());
+  best_->Saved(step);
   if (view_->checkpointer->MustReserve()) ZF_RETURN_IF_ERROR(view_->engine->Finish());
   if (view_->mesh.rank() == 0) {
     written = [written = std::move(written), data = feed_->Fingerprint(),
@@ -371,7 +381,9 @@ v1::CheckpointManifest TrainingRun::Manifest(int64_t step) const {
   manifest.set_generation(view_->mesh.generation());
   *manifest.mutable_config() = config_;
   SetTensorTable(spec_, &manifest);
+  manifest.set_base_xxh3_128(view_->base_digest);
   manifest.mutable_data_cursor()->set_samples_consumed(feed_->SamplesConsumed(step));
+  if (best_->state().step() > 0) *manifest.mutable_best() = best_->state();
   const device::StepControl& control = view_->engine->control();
   manifest.mutable_loss_scale()->set_scale(control.loss_scale);
   manifest.mutable_loss_scale()->set_clean_steps(control.clean_steps);

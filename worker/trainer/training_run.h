@@ -21,6 +21,7 @@
 #include "worker/device/device.h"
 #include "worker/model/model.h"
 #include "worker/model/spec.h"
+#include "worker/trainer/best_loss.h"
 #include "worker/trainer/data_feed.h"
 #include "worker/trainer/environment.h"
 #include "worker/trainer/metrics_sink.h"
@@ -111,6 +112,8 @@ class TrainingRun {
   absl::StatusOr<StepOutcome> Collect();
   bool EvaluatesAfter(int64_t step) const;
   absl::StatusOr<v1::EvaluateEvent> Evaluate(int64_t step);
+  // Within a view: what evaluations have come to, and whether they end the run.
+  const BestLoss& best() const { return *best_; }
 
   // Starts saving; `written` is called from the writing thread. `waited`: seconds that the save before this one took
   // from the steps.
@@ -156,6 +159,7 @@ class TrainingRun {
   Snapshot saved_{zero::kSnapshotRow};
   const std::shared_ptr<SaveMeter> saves_ = std::make_shared<SaveMeter>();
   std::unique_ptr<ViewParts> view_;  // null outside a view; after what its parts borrow
+  std::optional<BestLoss> best_;     // from Start on
   double memory_asked_at_ = 0;
   std::optional<PeakSearch> peak_;  // from Prepare on
 };

@@ -28,6 +28,7 @@
 #include "worker/trainer/spike_rule.h"
 #include "worker/zero/engine.h"
 #include "worker/zero/layout.h"
+#include "zerofleet/v1/checkpoint.pb.h"
 #include "zerofleet/v1/config.pb.h"
 
 namespace zerofleet::trainer {
@@ -70,7 +71,9 @@ struct ViewParts {
   std::optional<SpikeRule> spikes;  // once it has begun to train
   int64_t steps_done = 0;
   int64_t loaded_samples = 0;
+  v1::BestLoss loaded_best;
   device::StepControl loaded_control;
+  std::string base_digest;       // of the manifest that frozen weights were read from; empty: nothing is frozen
   bool loaded_own_part = false;  // of the state, and nothing that other ranks own
   struct LaunchedStep {
     double at, learning_rate;

@@ -30,10 +30,9 @@ absl::Status WorkerLife::Enter(const v1::Assignment& assignment, uint64_t genera
                       PeersOf(assignment, mesh, [this](const v1::PeersWanted& wanted) { return Ask(wanted); }));
   ZF_ASSIGN_OR_RETURN(
       parallel::GroupCommunicators groups,
-      parallel::GroupCommunicators::Join(mesh, peers.transport, *endpoint_,
-                                         {.key = assignment.collective_key(),
-                                          .refused = options_.refused_peer,
-                                          .notice = options_.note}));
+      parallel::GroupCommunicators::Join(
+          mesh, peers.transport, *endpoint_,
+          {.key = assignment.collective_key(), .refused = options_.refused_peer, .notice = options_.note}));
   ZF_KILL_POINT("worker/groups-joined");
   const std::string reason = endpoint_->fallback_reason();
   options_.placed(
@@ -146,7 +145,7 @@ void WorkerLife::TellStart(bool resumed) const {
 absl::Status WorkerLife::TrainToTheEnd() {
   Asked asked;  // steps that are already launched are finished
   int64_t launched = result_.step;
-  while (result_.step < config_.steps() && !asked.stop) {
+  while (result_.step < config_.steps() && !asked.stop && !run_->best().stops()) {
     ZF_RETURN_IF_ERROR(HandleWaitingMessages());
     ZF_RETURN_IF_ERROR(NoticeSignal());
     ZF_RETURN_IF_ERROR(LeaveIfSaved());
@@ -190,7 +189,8 @@ absl::Status WorkerLife::AfterStep(int64_t step, const Asked& asked) {
     if (run_->mesh().rank() == 0) ZF_RETURN_IF_ERROR(Send(message));
   }
   ZF_RETURN_IF_ERROR(TakeSnapshotIfDue(step));
-  if (!SavesAfter(step) && !asked.stop && !asked.save) return absl::OkStatus();
+  if (run_->best().stops() && run_->mesh().rank() == 0) TellPeople(run_->best().Reason());
+  if (!SavesAfter(step) && !asked.stop && !asked.save && !run_->best().stops()) return absl::OkStatus();
   ZF_RETURN_IF_ERROR(Save({step, 0}));
   if (std::exchange(asks_for_save_, false)) parting_save_ = saved_;
   return absl::OkStatus();

@@ -37,8 +37,8 @@ ZeroEngine::ZeroEngine(const EngineParts& parts, const v1::OptimizerConfig& opti
               .at_rest = [this](int unit, device::Tensor shard) { return GradientAtRest(unit, shard); }})),
       tensor_group_(parts.tensor == nullptr ? nullptr
                                             : std::make_unique<CommunicatorTensorGroup>(*parts.tensor, marks_)),
-      updater_(CreateUpdater(
-          {parts.spec, parts.layout, parts.device, parts.stream, parts.device_arena, parts.host_arena, parts.scratch})),
+      updater_(CreateUpdater({parts.spec, parts.layout, parts.device, parts.stream, parts.device_arena,
+                              parts.host_arena, parts.scratch, &parts.communicator})),
       finished_units_(parts.layout.units()),
       scratch_(parts.device_arena.Take(kModelScratchRow)),
       sums_(std::make_unique<StepSums>(parts_, tensor_group_.get())),
@@ -167,6 +167,7 @@ absl::Status ZeroEngine::RunWithoutUpdate(const StepInput& input, const MicroBat
   device::StepControl nothing = kept;
   nothing.apply = 0;
   ZF_RETURN_IF_ERROR(SetControl(nothing));
+  updater_->SetLearningRate(input.learning_rate);
   ZF_RETURN_IF_ERROR(UpdateAndPublish(/*delayed=*/false));
   if (passes > 0) ZF_RETURN_IF_ERROR(EvaluateLossSum(passes, evaluation).status());
   marks_.Take();
@@ -181,6 +182,7 @@ absl::Status ZeroEngine::Launch(const StepInput& input, const MicroBatchSource& 
   ZF_RETURN_IF_ERROR(FinishGradients(input.step));
   ZF_ASSIGN_OR_RETURN(collective::Communicator::Pending scalars, sums_->Decide(input.flags, RuleOf(input), control_));
   // The owners update their shards; where parameters rest whole, the shards are then gathered.
+  updater_->SetLearningRate(input.learning_rate);
   ZF_RETURN_IF_ERROR(UpdateAndPublish(input.delayed));
   return KeepResult(input.step, std::move(scalars));
 }

@@ -160,6 +160,110 @@ TEST(Frozen, WeightsMayComeFromElsewhere) {
   }
 }
 
+// Adapters of small random values, so that both factors have gradients.
+FleetSetup AdaptedFleet(const v1::ModelConfig& model) {
+  FleetSetup setup{.model = model, .world_size = 2, .steps = 3};
+  setup.model.mutable_lora()->set_rank(3);
+  setup.model.mutable_lora()->set_alpha(6);
+  return setup;
+}
+
+v1::ModelConfig SmallLlama() {
+  v1::ModelConfig config = model::TestModelConfig(2, 24, 4, 10, 53);
+  config.set_family("llama");
+  config.set_kv_heads(2);
+  config.set_intermediate(40);
+  config.set_head_size(6);
+  config.set_rope_theta(1e4);
+  config.set_qk_norm(true);
+  return config;
+}
+
+TEST(Adapters, TheSameBitsInEveryStage) {
+  for (const v1::ModelConfig& model : {model::TestModelConfig(3, 24, 4, 10, 53), SmallLlama()}) {
+    for (const device::DType dtype : {device::DType::kF32, device::DType::kBF16}) {
+      FleetSetup setup = AdaptedFleet(model);
+      setup.dtype = dtype;
+      const FleetResult plain = TrainFleet(setup);
+      EXPECT_LT(plain.losses.back(), plain.losses.front() + 0.1);
+      EXPECT_GT(plain.grad_norms.back(), 0);
+      for (setup.stage = 1; setup.stage <= 3; ++setup.stage) {
+        const FleetResult split = TrainFleet(setup);
+        EXPECT_THAT(split.losses, ElementsAreArray(plain.losses)) << setup.stage;
+        EXPECT_EQ(split.states, plain.states) << setup.stage;
+      }
+      setup.stage = 2;
+      setup.placement.residence = StatePlacement::Residence::kHost;
+      EXPECT_EQ(TrainFleet(setup).states, plain.states);
+    }
+  }
+}
+
+TEST(Adapters, AnyNumberOfRanksAndAnyCheckpointing) {
+  FleetSetup setup = AdaptedFleet(SmallLlama());
+  setup.leaves = 6;
+  setup.stage = 3;
+  const FleetResult plain = TrainFleet(setup);
+  for (const int world_size : {1, 3}) {
+    setup.world_size = world_size;
+    EXPECT_EQ(TrainFleet(setup).states, plain.states) << world_size;
+  }
+  for (const model::Checkpointing& checkpointing :
+       {model::Checkpointing{.segment = 1}, model::Checkpointing{.selective = true}}) {
+    setup.checkpointing = checkpointing;
+    EXPECT_EQ(TrainFleet(setup).states, plain.states);
+  }
+}
+
+TEST(Adapters, PartsTrainAsTheWhole) {
+  for (const v1::ModelConfig& model : {model::TestModelConfig(2, 24, 4, 10, 53), SmallLlama()}) {
+    for (const int64_t micro_batches : {1, 3}) {
+      FleetSetup setup = AdaptedFleet(model);
+      setup.stage = 1;
+      setup.micro_batches = micro_batches;
+      const FleetResult whole = TrainFleet(setup);
+      setup.tensor = 2;
+      for (const bool sequence : {false, true}) {
+        setup.sequence = sequence;
+        const FleetResult parts = TrainFleet(setup);
+        for (size_t i = 0; i < whole.losses.size(); ++i) {
+          EXPECT_NEAR(parts.losses[i], whole.losses[i], 1e-4);
+          EXPECT_NEAR(parts.grad_norms[i], whole.grad_norms[i], 1e-3 * whole.grad_norms[i]);
+        }
+      }
+    }
+  }
+}
+
+TEST(Adapters, AreAllThatIsTrained) {
+  FleetSetup setup = AdaptedFleet(model::TestModelConfig(3, 24, 4, 10, 53));
+  setup.model.mutable_lora()->add_targets("c_attn");
+  setup.model.mutable_lora()->add_targets("mlp.c_proj");
+  const model::ModelSpec spec = SpecOf(setup, 0);
+  const FleetResult result = TrainFleet(setup);
+  int64_t adapters = 0;
+  for (const model::TensorSpec& tensor : spec.tensors()) {
+    const bool trained = tensor.name.find(".lora_") != std::string::npos;
+    EXPECT_EQ(!tensor.frozen, trained) << tensor.name;
+    if (!trained) continue;
+    adapters += tensor.elements();
+    EXPECT_NE(result.states[1][tensor.flat_begin], 0) << tensor.name;
+  }
+  EXPECT_EQ(adapters, 3 * 3 * (24 + 72 + 96 + 24));
+  EXPECT_EQ(spec.whole_parameters() - spec.whole_base_parameters(), adapters);
+}
+
+TEST(Adapters, TargetsAreChecked) {
+  v1::ModelConfig config = SmallLlama();
+  config.mutable_lora()->set_rank(2);
+  config.mutable_lora()->add_targets("c_attn");
+  EXPECT_THAT(std::string(model::ModelSpec::Create(config).status().message()),
+              HasSubstr("model.lora.targets: \"c_attn\" is no product of the blocks; they are self_attn.q_proj"));
+  config.mutable_lora()->set_targets(0, "q_proj");
+  config.add_freeze("*");
+  EXPECT_THAT(std::string(model::ModelSpec::Create(config).status().message()), HasSubstr("leave it out"));
+}
+
 TEST(Frozen, PatternsAreChecked) {
   model::ModelSpec spec = *model::ModelSpec::Create(FleetSetup().model);
   EXPECT_THAT(std::string(spec.Freeze({"h.9.*"}).message()), HasSubstr("model.freeze: \"h.9.*\" fits no tensor"));

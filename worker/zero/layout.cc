@@ -39,6 +39,7 @@ ZeroLayout::ZeroLayout(const model::ModelSpec& spec, const ZeroOptions& options)
     ZF_CHECK(options.bucket_bytes == 0 && options.reduce == ReduceEvery::kMicroBatch);
     ZF_CHECK(CeilDivide(options.leaves, options.world_size) == options.micro_batches);
   }
+  if (optimizer().whole_matrices) whole_matrices_ = MatricesIn(spec);
   states_on_device_ = StatesOnDevice(options, optimizer_elements());
   int64_t offset = 0;
   for (int u = 0; u < units(); ++u) {
@@ -50,6 +51,20 @@ ZeroLayout::ZeroLayout(const model::ModelSpec& spec, const ZeroOptions& options)
     counted_.push_back(CountedIn(spec, u));
     first_counted_.push_back(first_counted_.back() + static_cast<int64_t>(counted_.back().size()));
   }
+}
+
+ZeroLayout::WholeMatrices ZeroLayout::MatricesIn(const model::ModelSpec& spec) const {
+  WholeMatrices matrices;
+  matrices.in_unit.resize(static_cast<size_t>(units()));
+  for (const model::TensorSpec& tensor : spec.tensors()) {
+    if (!IsWholeMatrix(tensor)) continue;
+    matrices.in_unit[tensor.unit] = true;
+    const int64_t side = std::min(tensor.shape[0], tensor.shape[1]);
+    matrices.largest = std::max(matrices.largest, tensor.elements());
+    matrices.largest_gram = std::max(matrices.largest_gram, side * side);
+    matrices.largest_unit = std::max(matrices.largest_unit, partition_.PaddedElements(tensor.unit));
+  }
+  return matrices;
 }
 
 std::vector<ZeroLayout::HeldRange> ZeroLayout::HeldIn(const model::ModelSpec& spec, int unit) const {

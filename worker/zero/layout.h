@@ -56,6 +56,15 @@ class ZeroLayout {
   int passed_units() const { return passed_units_; }
   int PassedWith(int unit) const { return passed_with_[unit]; }
 
+  // For an optimizer that works on whole matrices: those that a block's products take, and the largest of each, in
+  // elements; of a unit padding included, of a Gram matrix the square of the shorter side.
+  struct WholeMatrices {
+    std::vector<bool> in_unit;
+    int64_t largest_unit = 0, largest = 0, largest_gram = 0;
+  };
+  const WholeMatrices& whole_matrices() const { return whole_matrices_; }
+  static bool IsWholeMatrix(const model::TensorSpec& tensor) { return tensor.projects && !tensor.frozen; }
+
   // Whether a step's gradients are one chain over the leaves: in round j rank r computes leaf j * N + r, and its owner
   // goes on from the sum of the rounds before. One round is nothing special then.
   bool chains() const { return options_.order == ReduceOrder::kSamples; }
@@ -151,6 +160,7 @@ class ZeroLayout {
 
  private:
   std::vector<HeldRange> HeldIn(const model::ModelSpec& spec, int unit) const;
+  WholeMatrices MatricesIn(const model::ModelSpec& spec) const;
   std::vector<ShardRange> CountedIn(const model::ModelSpec& spec, int unit) const;
   int64_t TrainedElements(bool split) const {
     return split ? partition_.TrainedShardElements() : partition_.TrainedPaddedElements();
@@ -164,6 +174,7 @@ class ZeroLayout {
   std::vector<int> passed_with_;      // by unit: the unit of the forward's order whose backward makes its gradient
   int passed_units_;                  // units of the forward's order
   std::vector<std::vector<HeldRange>> held_;  // by unit
+  WholeMatrices whole_matrices_;
   int64_t states_on_device_ = 0;
   std::vector<int64_t> unit_offset_;
   model::ModelPart part_;

@@ -187,7 +187,7 @@ void TrainingState::FillInitial(int64_t flat_begin, int64_t flat_end, uint64_t s
                               .seed = seed,
                               .stream_id = t,
                               .first = run.whole_begin,
-                              .deviation = static_cast<float>(spec_.Deviation(tensor.init)),
+                              .deviation = static_cast<float>(spec_.Deviation(tensor)),
                               .to = at + (run.begin - first)});
     }
   }

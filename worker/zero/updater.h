@@ -27,6 +27,7 @@ struct UpdaterParts {
   memory::Arena& device_arena;
   memory::Arena& host_arena;
   memory::ScratchFile* scratch = nullptr;
+  collective::Communicator* communicator = nullptr;  // the data group's, for an optimizer of whole matrices
 };
 
 // Not thread-safe. What a call enqueues is done when the stream is.
@@ -37,6 +38,9 @@ class Updater {
   // What a checkpoint stores and loads, once every unit is finished. An implementation overwrites none of it without
   // passing its gate.
   virtual TrainingState& state() = 0;
+
+  // Before each Update, of its step: for those to whom the factors in the control are not enough.
+  virtual void SetLearningRate(double /*learning_rate*/) {}
 
   // Fresh states from the seed.
   virtual absl::Status Initialize(uint64_t seed) = 0;

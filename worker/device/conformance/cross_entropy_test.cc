@@ -25,6 +25,7 @@ std::vector<int32_t> Targets(const LossShape& s) {
 class CrossEntropyTest : public DeviceTest {
  protected:
   std::vector<int64_t> masked_;  // tokens whose target is -1
+  LossTerms terms_;
   // dw starts at `dw_before`; with no backward, dx and dw stay as they were.
   Result Run(const LossShape& s, const std::vector<float>& x, const std::vector<float>& w, float scale, bool backward,
              float dw_before) {
@@ -46,7 +47,8 @@ class CrossEntropyTest : public DeviceTest {
                                   .loss_sum = loss.as<double>(),
                                   .dx = backward ? dx.tensor() : Tensor{},
                                   .dw = dw.as(),
-                                  .scratch = scratch.as<void>()});
+                                  .scratch = scratch.as<void>(),
+                                  .terms = terms_});
     Result result;
     device().Copy(stream(), &result.loss, loss.as<void>(), sizeof(double));
     result.dx = Get(dx);
@@ -61,22 +63,27 @@ struct LossReference {
 };
 
 LossReference InDouble(const LossShape& s, const std::vector<float>& x, const std::vector<float>& w, double scale,
-                       const std::vector<int64_t>& masked = {}) {
+                       const std::vector<int64_t>& masked = {}, const LossTerms& terms = {}) {
   const auto targets = Targets(s);
   LossReference result{0, std::vector<double>(s.m * s.c), std::vector<double>(s.vocab * s.c)};
   std::vector<double> p(s.vocab);
   for (int64_t row = 0; row < s.m; ++row) {
     if (std::find(masked.begin(), masked.end(), row) != masked.end()) continue;
-    double sum = 0, target_logit = 0;
+    double sum = 0, target_logit = 0, logits = 0;
     for (int64_t v = 0; v < s.vocab; ++v) {
       double logit = 0;
       for (int64_t i = 0; i < s.c; ++i) logit += static_cast<double>(x[row * s.c + i]) * w[v * s.c + i];
       if (v == targets[row]) target_logit = logit;
+      logits += logit;
       sum += p[v] = std::exp(logit);
     }
-    result.loss += std::log(sum) - target_logit;
+    const double log_sum = std::log(sum), smoothing = terms.label_smoothing;
+    const double vocab = static_cast<double>(s.vocab);
+    result.loss += (1 - smoothing) * (log_sum - target_logit) + smoothing * (log_sum - logits / vocab) +
+                   terms.z_loss * log_sum * log_sum;
     for (int64_t v = 0; v < s.vocab; ++v) {
-      const double g = scale * (p[v] / sum - (v == targets[row]));
+      const double g = scale * (p[v] / sum * (1 + 2 * terms.z_loss * log_sum) - (1 - smoothing) * (v == targets[row]) -
+                                smoothing / vocab);
       for (int64_t i = 0; i < s.c; ++i) {
         result.dx[row * s.c + i] += g * w[v * s.c + i];
         result.dw[v * s.c + i] += g * x[row * s.c + i];
@@ -100,6 +107,24 @@ TEST_P(CrossEntropyTest, MatchesDouble) {
     std::vector<double> want_dw;
     for (const double value : want.dw) want_dw.push_back(value + 0.5);
     ExpectClose(got.dw, want_dw, dtype(), kRoundings);
+  }
+}
+
+TEST_P(CrossEntropyTest, TermsMatchDouble) {
+  masked_ = {2};
+  for (const LossTerms& terms : {LossTerms{0.1f, 0}, {0, 1e-2f}, {0.2f, 1e-3f}}) {
+    terms_ = terms;
+    for (const LossShape& s : {LossShape{7, 20, 53}, {40, 12, 256}}) {
+      auto x = Random(s.m * s.c, 1), w = Random(s.vocab * s.c, 2);
+      for (float& value : w) value *= 4;
+      const LossReference want = InDouble(s, x, w, 0.25, masked_, terms);
+      const Result got = Run(s, x, w, 0.25f, true, 0);
+      constexpr int kRoundings = 4;
+      EXPECT_NEAR(got.loss, want.loss, (dtype() == DType::kF32 ? 1e-6 : 4e-3) * want.loss);
+      ExpectClose(got.dx, want.dx, dtype(), kRoundings);
+      ExpectClose(got.dw, want.dw, dtype(), kRoundings);
+      EXPECT_EQ(Run(s, x, w, 0.25f, false, 0).loss, got.loss);
+    }
   }
 }
 

@@ -65,6 +65,32 @@ TEST_P(ElementwiseTest, GeluOfExtremes) {
   EXPECT_TRUE(std::isnan(GeluGradient({nan}, {1.0f})[0]));
 }
 
+TEST_P(ElementwiseTest, ColumnsAreScaledAndAdded) {
+  for (const int64_t n : {1, 8, 35}) {
+    const int64_t m = 11, from_columns = n + 4, to_columns = 2 * n + 1, from_first = 3, to_first = n;
+    const auto x = Random(m * from_columns, 1), before = Random(m * to_columns, 2);
+    for (const bool add : {false, true}) {
+      const DeviceTensor from = Put(x), to = Put(before);
+      ops().Columns(stream(), {.m = m,
+                               .n = n,
+                               .from = from.tensor(),
+                               .from_columns = from_columns,
+                               .from_first = from_first,
+                               .scale = 0.75f,
+                               .add = add,
+                               .to = to.tensor(),
+                               .to_columns = to_columns,
+                               .to_first = to_first});
+      std::vector<float> want = before;
+      for (int64_t i = 0; i < m * n; ++i) {
+        float& element = want[i / n * to_columns + to_first + i % n];
+        element = (add ? element : 0.0f) + 0.75f * x[i / n * from_columns + from_first + i % n];
+      }
+      ExpectClose(Get(to), {want.begin(), want.end()}, dtype());
+    }
+  }
+}
+
 ZF_CONFORMANCE(ElementwiseTest);
 
 }  // namespace

@@ -35,6 +35,7 @@ class VocabularyTest : public DeviceTest {
     return targets;
   }
   std::vector<int64_t> masked_;
+  float z_loss_ = 0;
 
   void ExpectPartsAreTheWhole();
 
@@ -81,7 +82,8 @@ class VocabularyTest : public DeviceTest {
                                                      .logits = scratch[index].as(),
                                                      .scratch = scratch[index].as<void>(),
                                                      .dx = backward ? dx.tensor() : Tensor{},
-                                                     .dw = dw.as()});
+                                                     .dw = dw.as(),
+                                                     .z_loss = z_loss_});
       double value = 0;
       device().Copy(stream(), &value, sum.as<void>(), sizeof value);
       const std::vector<float> mine = Get(dx), mine_dw = Get(dw);
@@ -97,6 +99,12 @@ TEST_P(VocabularyTest, PartsOfTheLossAreTheLossOfTheWhole) { ExpectPartsAreTheWh
 
 TEST_P(VocabularyTest, WhatDoesNotCountDoesSoInNoPart) {
   masked_ = {0, 7, 14};
+  ExpectPartsAreTheWhole();
+}
+
+TEST_P(VocabularyTest, TheDenominatorIsThatOfTheWhole) {
+  masked_ = {3};
+  z_loss_ = 0.05f;
   ExpectPartsAreTheWhole();
 }
 
@@ -117,7 +125,8 @@ void VocabularyTest::ExpectPartsAreTheWhole() {
                                 .loss_sum = sum.as<double>(),
                                 .dx = dx.tensor(),
                                 .dw = dw.as(),
-                                .scratch = scratch.as<void>()});
+                                .scratch = scratch.as<void>(),
+                                .terms = {.label_smoothing = 0, .z_loss = z_loss_}});
   double whole = 0;
   device().Copy(stream(), &whole, sum.as<void>(), sizeof whole);
   const std::vector<float> whole_dx = Get(dx), whole_dw = Get(dw);

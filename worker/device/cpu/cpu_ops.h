@@ -28,6 +28,7 @@ class CpuOps : public Ops, public VocabularyOps, public BandOps, public LlamaOps
   void LinearBackwardWeight(Stream&, const LinearBackwardWeightArguments&) override;
 
   void GeluForward(Stream&, int64_t count, Tensor x, Tensor y) override;
+  void Columns(Stream&, const ColumnsArguments&) override;
 
   void LayerNormForward(Stream&, const LayerNormForwardArguments&) override;
   void LayerNormBackward(Stream&, const LayerNormBackwardArguments&) override;

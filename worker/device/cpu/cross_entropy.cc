@@ -35,6 +35,29 @@ struct Plan {
   }
 };
 
+// What a row's loss and, with `gradient`, its gradient become with `terms`: `logits` hold scale * (softmax -
+// onehot(target)) then, of which `target_logit` and `sum` of all were the logits. With a log denominator d of softmax
+// p: the gradient is scale * (p (1 + 2 z d) - (1 - smoothing) onehot - smoothing / V).
+double AddTerms(const LossTerms& terms, int64_t vocab, int64_t target, double target_logit, double sum, double loss,
+                bool gradient, float scale, float* logits) {
+  const double denominator = loss + target_logit, smoothing = terms.label_smoothing, z = terms.z_loss;
+  if (gradient) {
+    logits[target] += scale;
+    kernels::Scale(vocab, static_cast<float>(1 + 2 * z * denominator), logits);
+    logits[target] -= static_cast<float>(scale * (1 - smoothing));
+    const auto each = static_cast<float>(scale * smoothing / static_cast<double>(vocab));
+    for (int64_t i = 0; i < vocab; ++i) logits[i] -= each;
+  }
+  const double of_all = denominator - sum / static_cast<double>(vocab);
+  return (1 - smoothing) * loss + smoothing * of_all + z * denominator * denominator;
+}
+
+double Sum(int64_t count, const float* values) {
+  double sum = 0;
+  for (int64_t i = 0; i < count; ++i) sum += values[i];
+  return sum;
+}
+
 }  // namespace
 
 void CpuOps::CrossEntropy(Stream& stream, const CrossEntropyArguments& p) {
@@ -56,9 +79,14 @@ void CpuOps::CrossEntropy(Stream& stream, const CrossEntropyArguments& p) {
     pool_.RunBlocks(rows, RowBlock(p.vocab), [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         const Tensor at = logits.Offset(row * p.vocab);
-        losses[first + row] =
-            kernels::CrossEntropyRow(p.vocab, p.targets[first + row], gradient, scale, static_cast<float*>(at.data),
-                                     p.kept == nullptr ? nullptr : p.kept + first + row);
+        float* const values = static_cast<float*>(at.data);
+        const int64_t target = p.targets[first + row];
+        const bool terms = !p.terms.none() && target >= 0;
+        const double target_logit = terms ? values[target] : 0, sum = terms ? Sum(p.vocab, values) : 0;
+        double& loss = losses[first + row];
+        loss = kernels::CrossEntropyRow(p.vocab, target, gradient, scale, values,
+                                        p.kept == nullptr ? nullptr : p.kept + first + row);
+        if (terms) loss = AddTerms(p.terms, p.vocab, target, target_logit, sum, loss, gradient, scale, values);
         if (gradient && plan.rounded) kernels::Convert(p.vocab, at, rounded.Offset(row * p.vocab));
       }
     });

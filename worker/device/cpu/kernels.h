@@ -18,6 +18,8 @@ namespace zerofleet::device::kernels {
 void Gelu(int64_t count, Tensor x, Tensor y);
 void GeluGradient(int64_t count, Tensor x, Tensor dy, Tensor dx);
 void Add(int64_t count, Tensor a, Tensor b, Tensor y);
+// to = factor * from, or added to it.
+void AddScaled(int64_t count, Tensor from, float factor, bool add, Tensor to);
 // y = silu(gate) * up, and its gradients.
 void Gate(int64_t count, Tensor gate, Tensor up, Tensor y);
 void GateGradient(int64_t count, Tensor gate, Tensor up, Tensor dy, Tensor dgate, Tensor dup);

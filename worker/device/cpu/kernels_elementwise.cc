@@ -40,6 +40,17 @@ void AddImpl(int64_t count, Tensor a, Tensor b, Tensor y) {
   });
 }
 
+void AddScaledImpl(int64_t count, Tensor from, float factor, bool add, Tensor to) {
+  WithType(from, [&](auto* source) HWY_ATTR {
+    auto* target = static_cast<decltype(source)>(to.data);
+    const auto times = hn::Set(FloatTag(), factor);
+    ForVectors(count, [&](int64_t i, int64_t lanes) HWY_ATTR {
+      const auto scaled = hn::Mul(Read(source + i, lanes), times);
+      Write(add ? hn::Add(Read(target + i, lanes), scaled) : scaled, target + i, lanes);
+    });
+  });
+}
+
 // Where exp ends, nothing is left of the sigmoid.
 HWY_INLINE FloatVec Sigmoid(FloatVec x) {
   const auto one = hn::Set(FloatTag(), 1.0f), most = hn::Set(FloatTag(), 88.0f);
@@ -239,6 +250,7 @@ namespace zerofleet::device::kernels {
 HWY_EXPORT(GeluImpl);
 HWY_EXPORT(GeluGradientImpl);
 HWY_EXPORT(AddImpl);
+HWY_EXPORT(AddScaledImpl);
 HWY_EXPORT(GateImpl);
 HWY_EXPORT(GateGradientImpl);
 HWY_EXPORT(RotateHeadImpl);
@@ -254,6 +266,9 @@ void GeluGradient(int64_t count, Tensor x, Tensor dy, Tensor dx) {
   HWY_DYNAMIC_DISPATCH(GeluGradientImpl)(count, x, dy, dx);
 }
 void Add(int64_t count, Tensor a, Tensor b, Tensor y) { HWY_DYNAMIC_DISPATCH(AddImpl)(count, a, b, y); }
+void AddScaled(int64_t count, Tensor from, float factor, bool add, Tensor to) {
+  HWY_DYNAMIC_DISPATCH(AddScaledImpl)(count, from, factor, add, to);
+}
 void Gate(int64_t count, Tensor gate, Tensor up, Tensor y) { HWY_DYNAMIC_DISPATCH(GateImpl)(count, gate, up, y); }
 void GateGradient(int64_t count, Tensor gate, Tensor up, Tensor dy, Tensor dgate, Tensor dup) {
   HWY_DYNAMIC_DISPATCH(GateGradientImpl)(count, gate, up, dy, dgate, dup);

@@ -26,7 +26,7 @@ int64_t RoundedAt(int64_t rows, int64_t vocab) { return RoundUp(rows * vocab * 4
 
 // One token's softmax over all parts.
 struct WholeSoftmax {
-  double loss;
+  double loss, log_denominator;
   float share;  // what this part's exp(logit - its largest) is multiplied by to be a probability
 };
 
@@ -40,7 +40,7 @@ WholeSoftmax Combine(const SoftmaxPart* softmax, int64_t m, int parts, int index
     target += one.target;
   }
   const double mine = std::exp(static_cast<double>(softmax[index * m + row].largest) - largest);
-  return {std::log(sum) + (largest - target), static_cast<float>(mine / sum)};
+  return {std::log(sum) + (largest - target), std::log(sum) + largest, static_cast<float>(mine / sum)};
 }
 
 }  // namespace
@@ -92,7 +92,10 @@ void CpuOps::PartLogits(Stream& stream, const PartLogitsArguments& p) {
 void CpuOps::PartCrossEntropy(Stream& stream, const PartCrossEntropyArguments& p) {
   const int64_t vocab = p.part.rows;
   for (int64_t row = 0; row < p.m; ++row) {
-    if (p.targets[row] >= 0) *p.loss_sum += Combine(p.softmax, p.m, p.parts, p.index, row).loss;
+    if (p.targets[row] < 0) continue;
+    const WholeSoftmax whole = Combine(p.softmax, p.m, p.parts, p.index, row);
+    *p.loss_sum += whole.loss;
+    if (p.z_loss != 0) *p.loss_sum += p.z_loss * whole.log_denominator * whole.log_denominator;
   }
   if (!p.dx) return;
   const float scale = *p.gradient_scale;
@@ -104,7 +107,12 @@ void CpuOps::PartCrossEntropy(Stream& stream, const PartCrossEntropyArguments& p
     for (int64_t row = begin; row < end; ++row) {
       float* const at = p.logits + row * vocab;
       const bool counts = p.targets[row] >= 0;
-      const float factor = counts ? scale * Combine(p.softmax, p.m, p.parts, p.index, row).share : 0.0f;
+      float factor = 0;
+      if (counts) {
+        const WholeSoftmax whole = Combine(p.softmax, p.m, p.parts, p.index, row);
+        factor = scale * whole.share;
+        if (p.z_loss != 0) factor *= static_cast<float>(1 + 2 * p.z_loss * whole.log_denominator);
+      }
       kernels::Scale(vocab, factor, at);
       if (p.kept != nullptr) p.kept[row] = {p.softmax[p.index * p.m + row].largest, factor};
       if (const int64_t target = p.targets[row]; Has(p.part, target)) at[target - p.part.first] -= scale;

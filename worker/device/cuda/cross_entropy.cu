@@ -28,27 +28,43 @@ constexpr int kSumThreads = 1024;
 
 // losses[row] = -log softmax(logits)[target], 0 where the target is -1; with a gradient, logits = (softmax -
 // onehot(target)) * *gradient_scale, and kept[row], unless it is null, is what makes it of the logits again (bands.cu).
-template <typename T, bool kGradient>
+// With kTerms the loss has `terms` (LossTerms), and the gradient theirs.
+template <typename T, bool kGradient, bool kTerms>
 __global__ void __launch_bounds__(kRowThreads)
-    CrossEntropyKernel(int vocab, int64_t stride, const int32_t* targets, const float* gradient_scale, T* logits,
-                       double* losses, LogitsGradient* kept) {
+    CrossEntropyKernel(int vocab, int64_t stride, const int32_t* targets, const float* gradient_scale, LossTerms terms,
+                       T* logits, double* losses, LogitsGradient* kept) {
   const int64_t at = blockIdx.x;
   T* const row = logits + at * stride;
   const int target = targets[at];
   // Read before the barrier after which it may be overwritten.
   const float target_logit = threadIdx.x == 0 && target >= 0 ? Widen(row[target]) : 0.0f;
+  double logits_sum = 0;
+  if constexpr (kTerms) {
+    ForEachGroup(vocab, row, [&](int first, float(&lanes)[kLogitLanes<T>]) {
+      for (int lane = 0; lane < kLogitLanes<T>; ++lane) logits_sum += first + lane < vocab ? lanes[lane] : 0.0f;
+    });
+    logits_sum = BlockSum(logits_sum);
+  }
   const MaximumAndSum all = OfBlock(OfThread(vocab, row));
+  const double denominator = kTerms ? std::log(static_cast<double>(all.sum)) + all.maximum : 0;
   if (threadIdx.x == 0) {
-    const double loss = std::log(static_cast<double>(all.sum)) + (static_cast<double>(all.maximum) - target_logit);
+    double loss = std::log(static_cast<double>(all.sum)) + (static_cast<double>(all.maximum) - target_logit);
+    if constexpr (kTerms) {
+      loss += terms.label_smoothing * (target_logit - logits_sum / vocab) + terms.z_loss * denominator * denominator;
+    }
     losses[at] = target < 0 ? 0.0 : loss;
   }
   if constexpr (kGradient) {
     const float inverse = 1.0f / all.sum, scale = target < 0 ? 0.0f : *gradient_scale;
     if (threadIdx.x == 0 && kept != nullptr) kept[at] = {all.maximum, inverse};
+    const float share = kTerms ? static_cast<float>(1 + 2 * terms.z_loss * denominator) * inverse : inverse;
+    const float at_target = kTerms ? 1.0f - terms.label_smoothing : 1.0f;
+    const float each = kTerms ? terms.label_smoothing / static_cast<float>(vocab) : 0.0f;
     ForEachGroup(vocab, row, [&](int first, float(&lanes)[kLogitLanes<T>]) {
       for (int lane = 0; lane < kLogitLanes<T>; ++lane) {
-        const float probability = Exp(lanes[lane] - all.maximum) * inverse;
-        lanes[lane] = (first + lane == target ? probability - 1.0f : probability) * scale;
+        float probability = Exp(lanes[lane] - all.maximum) * share;
+        if constexpr (kTerms) probability -= each;
+        lanes[lane] = (first + lane == target ? probability - at_target : probability) * scale;
       }
       StoreLanes(lanes, /*vector=*/true, vocab - first, row + first);
     });
@@ -92,9 +108,11 @@ void RunCrossEntropy(Stream& stream, Matmul& matmul, const CrossEntropyPlan& pla
                 .d = {logits, plan.stride}});
     WithType(p.x.dtype, [&](auto tag) {
       using T = typename decltype(tag)::Type;
-      const auto kernel = p.dx ? CrossEntropyKernel<T, true> : CrossEntropyKernel<T, false>;
+      const auto kernel = p.terms.none()
+                              ? (p.dx ? CrossEntropyKernel<T, true, false> : CrossEntropyKernel<T, false, false>)
+                              : (p.dx ? CrossEntropyKernel<T, true, true> : CrossEntropyKernel<T, false, true>);
       Launch(stream, kOp, kernel, dim3(static_cast<unsigned>(rows)), dim3(kRowThreads), 0, static_cast<int>(p.vocab),
-             plan.stride, p.targets + first, p.gradient_scale, static_cast<T*>(logits.data), losses + first,
+             plan.stride, p.targets + first, p.gradient_scale, p.terms, static_cast<T*>(logits.data), losses + first,
              p.kept == nullptr ? nullptr : p.kept + first);
     });
     if (!p.dx) continue;

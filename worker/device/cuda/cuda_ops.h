@@ -43,6 +43,7 @@ class CudaOps : public Ops, public VocabularyOps, public BandOps, public LlamaOp
   void LinearBackwardWeight(Stream&, const LinearBackwardWeightArguments&) override;
 
   void GeluForward(Stream&, int64_t count, Tensor x, Tensor y) override;
+  void Columns(Stream&, const ColumnsArguments&) override;
 
   void LayerNormForward(Stream&, const LayerNormForwardArguments&) override;
   void LayerNormBackward(Stream&, const LayerNormBackwardArguments&) override;

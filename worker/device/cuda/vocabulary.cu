@@ -53,13 +53,15 @@ __device__ PartsOfSoftmax Combine(const SoftmaxPart* softmax, int64_t m, int par
 
 // *loss_sum += the losses of those of m tokens that count: each thread every kLossThreads-th in order, then the
 // threads.
-__global__ void __launch_bounds__(kLossThreads)
-    PartLossKernel(int64_t m, int parts, const SoftmaxPart* softmax, const int32_t* targets, double* loss_sum) {
+__global__ void __launch_bounds__(kLossThreads) PartLossKernel(int64_t m, int parts, const SoftmaxPart* softmax,
+                                                               const int32_t* targets, float z_loss, double* loss_sum) {
   double sum = 0;
   for (int64_t row = threadIdx.x; row < m; row += kLossThreads) {
     if (targets[row] < 0) continue;
     const PartsOfSoftmax whole = Combine(softmax, m, parts, row);
+    const double denominator = std::log(whole.sum) + whole.largest;
     sum += std::log(whole.sum) + (whole.largest - whole.target);
+    if (z_loss != 0) sum += z_loss * denominator * denominator;
   }
   sum = BlockSum(sum);
   if (threadIdx.x == 0) *loss_sum += sum;
@@ -70,14 +72,15 @@ __global__ void __launch_bounds__(kLossThreads)
 template <typename T>
 __global__ void __launch_bounds__(kRowThreads)
     PartGradientKernel(VocabularyPart part, int64_t stride, int64_t m, int index, int parts, const SoftmaxPart* softmax,
-                       const int32_t* targets, const float* gradient_scale, const float* logits, T* gradient,
-                       LogitsGradient* kept) {
+                       const int32_t* targets, const float* gradient_scale, float z_loss, const float* logits,
+                       T* gradient, LogitsGradient* kept) {
   __shared__ float of_row;
   const int64_t at = blockIdx.x;
   const float largest = softmax[index * m + at].largest, scale = targets[at] < 0 ? 0.0f : *gradient_scale;
   if (threadIdx.x == 0) {
     const PartsOfSoftmax whole = Combine(softmax, m, parts, at);
     of_row = scale * static_cast<float>(std::exp(largest - whole.largest) / whole.sum);
+    if (z_loss != 0) of_row *= static_cast<float>(1 + 2 * z_loss * (std::log(whole.sum) + whole.largest));
     if (kept != nullptr) kept[at] = {largest, of_row};
   }
   SyncThreads();
@@ -118,7 +121,8 @@ void CudaOps::PartLogits(Stream& stream, const PartLogitsArguments& p) {
 void CudaOps::PartCrossEntropy(Stream& stream, const PartCrossEntropyArguments& p) {
   constexpr const char* kOp = "PartCrossEntropy";
   CheckPart(p.part, p.logits);
-  Launch(stream, kOp, PartLossKernel, dim3(1), dim3(kLossThreads), 0, p.m, p.parts, p.softmax, p.targets, p.loss_sum);
+  Launch(stream, kOp, PartLossKernel, dim3(1), dim3(kLossThreads), 0, p.m, p.parts, p.softmax, p.targets, p.z_loss,
+         p.loss_sum);
   if (!p.dx) return;
   const int64_t stride = LogitsStride(p.part.rows);
   const bool narrower = p.x.dtype != DType::kF32;
@@ -127,8 +131,8 @@ void CudaOps::PartCrossEntropy(Stream& stream, const PartCrossEntropyArguments& 
   WithType(p.x.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     Launch(stream, kOp, PartGradientKernel<T>, dim3(static_cast<unsigned>(p.m)), dim3(kRowThreads), 0, p.part, stride,
-           p.m, p.index, p.parts, p.softmax, p.targets, p.gradient_scale, p.logits, static_cast<T*>(gradient.data),
-           p.kept);
+           p.m, p.index, p.parts, p.softmax, p.targets, p.gradient_scale, p.z_loss, p.logits,
+           static_cast<T*>(gradient.data), p.kept);
   });
   matmul_->Run(stream, kOp,
                {.m = p.m, .n = p.c, .k = p.part.rows, .a = {gradient, stride}, .b = {p.w, p.c}, .d = {p.dx, p.c}});

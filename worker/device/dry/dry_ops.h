@@ -20,6 +20,7 @@ class DryOps : public Ops, public VocabularyOps, public BandOps, public LlamaOps
   void LinearBackwardInputGelu(Stream&, const LinearBackwardInputGeluArguments&) override {}
   void LinearBackwardWeight(Stream&, const LinearBackwardWeightArguments&) override {}
   void GeluForward(Stream&, int64_t, Tensor, Tensor) override {}
+  void Columns(Stream&, const ColumnsArguments&) override {}
   void LayerNormForward(Stream&, const LayerNormForwardArguments&) override {}
   void LayerNormBackward(Stream&, const LayerNormBackwardArguments&) override {}
   void AttentionForward(Stream&, const AttentionForwardArguments&) override {}

@@ -216,37 +216,39 @@ void ProfiledOps::PositionsBackwardBand(Stream& stream, const EmbeddingBackwardA
        [&] { ops_.bands().PositionsBackwardBand(stream, p, positions); });
 }
 
+void ProfiledOps::Columns(Stream& stream, const ColumnsArguments& p) {
+  Time("Columns", 0, (p.add ? 3 : 2) * ElementBytes(p.from) * Times(p.m, p.n), [&] { ops_.Columns(stream, p); });
+}
+
 void ProfiledOps::RmsNormForward(Stream& stream, const RmsNormForwardArguments& p) {
-  Time("RmsNormForward", 0, 2 * ElementBytes(p.x) * Times(p.m, p.c),
-       [&] { (*ops_.llama()).RmsNormForward(stream, p); });
+  Time("RmsNormForward", 0, 2 * ElementBytes(p.x) * Times(p.m, p.c), [&] { ops_.llama().RmsNormForward(stream, p); });
 }
 
 void ProfiledOps::RmsNormBackward(Stream& stream, const RmsNormBackwardArguments& p) {
-  Time("RmsNormBackward", 0, 4 * ElementBytes(p.x) * Times(p.m, p.c),
-       [&] { (*ops_.llama()).RmsNormBackward(stream, p); });
+  Time("RmsNormBackward", 0, 4 * ElementBytes(p.x) * Times(p.m, p.c), [&] { ops_.llama().RmsNormBackward(stream, p); });
 }
 
 void ProfiledOps::HeadNormForward(Stream& stream, const HeadNormForwardArguments& p) {
   Time("HeadNormForward", 0, 2 * ElementBytes(p.x) * Times(p.m, (p.heads + 2 * p.kv_heads) * p.head_size),
-       [&] { (*ops_.llama()).HeadNormForward(stream, p); });
+       [&] { ops_.llama().HeadNormForward(stream, p); });
 }
 
 void ProfiledOps::HeadNormBackward(Stream& stream, const HeadNormBackwardArguments& p) {
   Time("HeadNormBackward", 0, 3 * ElementBytes(p.x) * Times(p.m, (p.heads + 2 * p.kv_heads) * p.head_size),
-       [&] { (*ops_.llama()).HeadNormBackward(stream, p); });
+       [&] { ops_.llama().HeadNormBackward(stream, p); });
 }
 
 void ProfiledOps::Rotate(Stream& stream, const RotateArguments& p) {
   Time("Rotate", 0, 2 * ElementBytes(p.x) * Times(p.batch, p.time, p.heads * p.head_size),
-       [&] { (*ops_.llama()).Rotate(stream, p); });
+       [&] { ops_.llama().Rotate(stream, p); });
 }
 
 void ProfiledOps::GateForward(Stream& stream, const GateForwardArguments& p) {
-  Time("GateForward", 0, 3 * ElementBytes(p.x) * Times(p.m, p.n), [&] { (*ops_.llama()).GateForward(stream, p); });
+  Time("GateForward", 0, 3 * ElementBytes(p.x) * Times(p.m, p.n), [&] { ops_.llama().GateForward(stream, p); });
 }
 
 void ProfiledOps::GateBackward(Stream& stream, const GateBackwardArguments& p) {
-  Time("GateBackward", 0, 5 * ElementBytes(p.x) * Times(p.m, p.n), [&] { (*ops_.llama()).GateBackward(stream, p); });
+  Time("GateBackward", 0, 5 * ElementBytes(p.x) * Times(p.m, p.n), [&] { ops_.llama().GateBackward(stream, p); });
 }
 
 void ProfiledOps::CachedAttention(Stream& stream, const CachedAttentionArguments& p) {

@@ -57,6 +57,7 @@ class ProfiledOps : public Ops, public VocabularyOps, public BandOps, public Lla
   void EmbeddingBackwardBand(Stream&, const EmbeddingBackwardArguments&, const VocabularyPart&) override;
   void PositionsBackwardBand(Stream&, const EmbeddingBackwardArguments&, const RowBand&) override;
 
+  void Columns(Stream&, const ColumnsArguments&) override;
   void RmsNormForward(Stream&, const RmsNormForwardArguments&) override;
   void RmsNormBackward(Stream&, const RmsNormBackwardArguments&) override;
   void HeadNormForward(Stream&, const HeadNormForwardArguments&) override;
@@ -80,7 +81,7 @@ class ProfiledOps : public Ops, public VocabularyOps, public BandOps, public Lla
   double MeasureGemmPeak(DType dtype, int rounds) override { return ops_.MeasureGemmPeak(dtype, rounds); }
   VocabularyOps& vocabulary() override { return *this; }
   BandOps& bands() override { return *this; }
-  LlamaOps* llama() override { return this; }
+  LlamaOps& llama() override { return *this; }
   CacheOps* cache() override { return this; }
 
  private:

@@ -51,7 +51,8 @@ absl::Status HeadLayer::ComputeLoss(const UnitPass& pass, const Loss& loss) cons
                                                 .dx = loss.backward ? p.scratch.narrow : device::Tensor{},
                                                 .dw = loss.doutput,
                                                 .scratch = p.scratch.cross_entropy,
-                                                .kept = loss.in_bands ? p.scratch.logits_gradient : nullptr};
+                                                .kept = loss.in_bands ? p.scratch.logits_gradient : nullptr,
+                                                .terms = loss.terms};
   if (p.residual.in_parts()) return PartLoss(pass, arguments);
   p.ops.CrossEntropy(p.stream, arguments);
   return absl::OkStatus();
@@ -93,7 +94,8 @@ absl::Status HeadLayer::PartLoss(const UnitPass& pass, const device::CrossEntrop
                                                    .scratch = p.scratch.logits,
                                                    .dx = whole.dx ? whole.dx.Offset(first * whole.c) : device::Tensor{},
                                                    .dw = whole.dw,
-                                                   .kept = whole.kept ? whole.kept + first : nullptr});
+                                                   .kept = whole.kept ? whole.kept + first : nullptr,
+                                                   .z_loss = whole.terms.z_loss});
   }
   return absl::OkStatus();
 }

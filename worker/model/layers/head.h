@@ -19,8 +19,9 @@ class HeadLayer {
     const float* gradient_scale;  // one; read if `backward`
     double* sum;                  // one, overwritten
     bool backward, in_bands;      // whether a backward follows, and whether it makes gradients in bands
-    device::Tensor output = {};   // the matrix (V,C) that makes the logits
-    float* doutput = nullptr;     // its gradient (V,C), added to in a backward that is not in bands
+    device::LossTerms terms = {};
+    device::Tensor output = {};  // the matrix (V,C) that makes the logits
+    float* doutput = nullptr;    // its gradient (V,C), added to in a backward that is not in bands
   };
   // Normalises the stream, for the other two.
   absl::Status Forward(const UnitPass& pass, const Loss& loss) const;

@@ -56,7 +56,7 @@ class OtherRowsTest : public testing::Test {
 
   void Make(const Checkpointing& checkpointing) {
     model_ = std::make_unique<Transformer>(
-        kTestedRows, config_,
+        kTestedRows, config_, /*first_trained=*/0,
         ModelRun{.dtype = device::DType::kF32, .sequences = 2, .time = 6, .checkpointing = checkpointing}, *device_);
     activations_.assign(model_->ActivationBytes(), {});
     scratch_.assign(model_->ScratchBytes(), {});

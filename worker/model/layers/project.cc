@@ -1,6 +1,8 @@
 // A branch's last product; see project.h.
 #include "worker/model/layers/project.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 
@@ -20,9 +22,11 @@ Linear Declare(const Project& row, Declaration& declaration) {
       biased ? declaration.Tensor({absl::StrCat(row.name, ".bias"), {hidden}, false, Init::kZeros}) : -1;
   const DeclaredProduct product = {.n = hidden, .k = width / declaration.parts(), .bias = biased};
   declaration.Product(product);
+  LowRank adapters(product.k, declaration);
+  adapters.Declare(row.name, hidden, width, {Cut::Along::kColumns}, 0, declaration);
   if (row.width == Width::kInner) declaration.Shares({"model.intermediate", width});
   declaration.Pointwise(3 * 3 * hidden);
-  return Linear(product, weight, bias);
+  return Linear(product, weight, bias, std::move(adapters));
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // Products side by side as one; see spread.h.
 #include "worker/model/layers/spread.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 
@@ -15,6 +17,7 @@ Linear Declare(const Spread& row, Declaration& declaration) {
   const bool biased = row.bias == Bias::kBias || (row.bias == Bias::kConfigured && sizes.qkv_bias);
   DeclaredProduct product = {.n = 0, .k = sizes.hidden, .bias = biased};
   int64_t first_weight = -1, first_bias = -1;
+  LowRank adapters(sizes.hidden, declaration);
   const auto each = [&](const auto& add) {
     for (const Spread::Product& one : row.products) {
       if (one.name != nullptr) add(one, sizes.Of(one.width));
@@ -28,6 +31,7 @@ Linear Declare(const Spread& row, Declaration& declaration) {
                                            .cut = CutOf(one.width),
                                            .projects = true});
     if (first_weight < 0) first_weight = at;
+    adapters.Declare(one.name, n, sizes.hidden, CutOf(one.width), product.n, declaration);
     product.n += n / declaration.parts();
     if (one.width == Width::kInner) declaration.Shares({"model.intermediate", sizes.inner});
   });
@@ -39,7 +43,7 @@ Linear Declare(const Spread& row, Declaration& declaration) {
   });
   declaration.Product(product);
   declaration.Gradient(product.n);
-  return Linear(product, first_weight, first_bias);
+  return Linear(product, first_weight, first_bias, std::move(adapters));
 }
 
 }  // namespace

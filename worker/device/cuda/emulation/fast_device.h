@@ -40,6 +40,9 @@ class FastOps : public Ops, public VocabularyOps, public BandOps, public LlamaOp
   void GeluForward(Stream& s, int64_t count, Tensor x, Tensor y) override {
     Add(s, [=](Ops& ops, Stream& on) { ops.GeluForward(on, count, x, y); });
   }
+  void Columns(Stream& s, const ColumnsArguments& p) override {
+    Add(s, [=](Ops& ops, Stream& on) { ops.Columns(on, p); });
+  }
   void LayerNormForward(Stream& s, const LayerNormForwardArguments& p) override {
     Add(s, [=](Ops& ops, Stream& on) { ops.LayerNormForward(on, p); });
   }

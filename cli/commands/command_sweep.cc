@@ -1,0 +1,128 @@
+// `zerofleet sweep`: the runs of a grid, one after another, and a table of what came of them.
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "cli/commands/command.h"
+#include "cli/commands/sweep.h"
+#include "cli/config/config.h"
+#include "cli/launcher/child_process.h"
+#include "cli/launcher/stop_signals.h"
+
+namespace zerofleet::cli {
+namespace {
+
+struct SweepFlags {
+  std::string config, dir = "sweep";
+  std::vector<std::string> grids, sets;
+};
+
+constexpr double kPollSeconds = 1;
+
+std::string ReportOf(const SweepFlags& flags, const SweepRun& run) {
+  return JoinPath(flags.dir, absl::StrCat(run.name, ".jsonl"));
+}
+
+// The settings of one run: its directory, what all runs have, what is its own.
+std::vector<std::string> SettingsOf(const SweepFlags& flags, const SweepRun& run) {
+  std::vector<std::string> settings = {absl::StrCat("checkpoint.dir=", JoinPath(flags.dir, run.name))};
+  settings.insert(settings.end(), flags.sets.begin(), flags.sets.end());
+  settings.insert(settings.end(), run.settings.begin(), run.settings.end());
+  return settings;
+}
+
+// Every configuration is checked before the first run starts. How many steps each has.
+absl::StatusOr<std::vector<int64_t>> CheckAll(const SweepFlags& flags, const std::vector<SweepRun>& runs) {
+  std::vector<int64_t> steps;
+  for (const SweepRun& run : runs) {
+    std::vector<ConfigOverride> overrides;
+    for (const std::string& setting : SettingsOf(flags, run)) overrides.push_back({"--set", setting});
+    const absl::StatusOr<v1::Config> config = LoadConfig(flags.config, overrides);
+    if (!config.ok()) return Annotate(config.status(), run.name);
+    steps.push_back(config->steps());
+  }
+  return steps;
+}
+
+// The exit code of a run; a signal that has come goes to it.
+absl::StatusOr<int> RunOne(const SweepFlags& flags, const SweepRun& run, StopSignals& signals) {
+  std::vector<std::string> arguments = {"train", flags.config, "--report", ReportOf(flags, run)};
+  for (const std::string& setting : SettingsOf(flags, run)) {
+    arguments.emplace_back("--set");
+    arguments.push_back(setting);
+  }
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<ChildProcess> child, ChildProcess::Start(run.name, arguments, ""));
+  bool told = false;
+  while (!child->HasEnded()) {
+    signals.Wait(kPollSeconds);
+    if (told || signals.First() == 0) continue;
+    child->Stop(signals.First());
+    told = true;
+  }
+  if (child->signal() != 0) return 128 + child->signal();
+  return child->exit_code();
+}
+
+absl::StatusOr<int> RunSweep(const SweepFlags& flags, const Output& output) {
+  StopSignals signals;
+  std::vector<GridAxis> axes;
+  for (const std::string& grid : flags.grids) {
+    ZF_ASSIGN_OR_RETURN(GridAxis axis, ParseGridAxis(grid));
+    axes.push_back(std::move(axis));
+  }
+  ZF_ASSIGN_OR_RETURN(const std::vector<SweepRun> runs, SweepRuns(axes));
+  ZF_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, CheckAll(flags, runs));
+  ZF_RETURN_IF_ERROR(CreateDirectories(flags.dir));
+  std::vector<SweepOutcome> outcomes(runs.size());
+  int worst = 0;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    outcomes[i] = OutcomeOf(ReportOf(flags, runs[i]), steps[i]);
+    if (outcomes[i].ended || signals.First() != 0) continue;
+    output.err << "sweep: run " << i + 1 << " of " << runs.size() << ": " << absl::StrJoin(runs[i].settings, " ")
+               << std::endl;
+    ZF_ASSIGN_OR_RETURN(const int exit_code, RunOne(flags, runs[i], signals));
+    outcomes[i] = OutcomeOf(ReportOf(flags, runs[i]), steps[i]);
+    // A run that diverges or is refused is a result, too.
+    if (exit_code != 0) output.err << "sweep: " << runs[i].name << " ended with exit code " << exit_code << std::endl;
+    if (worst == 0) worst = exit_code;
+  }
+  output.out << SweepTable(axes, runs, outcomes, output.out_terminal);
+  return worst;
+}
+
+}  // namespace
+
+void AddSweepCommand(CLI::App& app, CommandBody& body) {
+  auto flags = std::make_shared<SweepFlags>();
+  CLI::App* command =
+      app.add_subcommand("sweep", "Train with every combination of some settings, one run after another.");
+  command->add_option("CONFIG", flags->config, "What the runs have in common, a YAML file")
+      ->required()
+      ->type_name("FILE");
+  command
+      ->add_option("--grid", flags->grids,
+                   "A key and its values, such as optimizer.learning_rate=1e-4,3e-4; all combinations of several")
+      ->type_name("KEY=V1,V2")
+      ->required()
+      ->expected(1)
+      ->take_all();
+  command->add_option("--set", flags->sets, "Replaces one key of the configuration in all runs")
+      ->type_name("KEY=VALUE")
+      ->expected(1)
+      ->take_all();
+  command
+      ->add_option("--dir", flags->dir,
+                   "Where each run has its checkpoints and its report; what has ended there is not run again")
+      ->type_name("DIR")
+      ->capture_default_str();
+  command->footer("Example:\n  zerofleet sweep run.yaml --grid optimizer.learning_rate=1e-4,3e-4 --grid seed=1,2");
+  command->callback([flags, &body] { body = [flags](const Output& output) { return RunSweep(*flags, output); }; });
+}
+
+}  // namespace zerofleet::cli

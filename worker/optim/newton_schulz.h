@@ -1,0 +1,28 @@
+// The nearest matrix with orthonormal rows or columns, by Newton-Schulz: what Muon makes of a momentum (Jordan et al.
+// 2024, "Muon: An optimizer for hidden layers in neural networks").
+#ifndef ZEROFLEET_WORKER_OPTIM_NEWTON_SCHULZ_H_
+#define ZEROFLEET_WORKER_OPTIM_NEWTON_SCHULZ_H_
+
+#include <cstdint>
+
+#include "worker/device/device.h"
+#include "worker/device/ops.h"
+
+namespace zerofleet::optim {
+
+inline constexpr int kNewtonSchulzSteps = 5;
+
+// fp32, of memory that the host reads.
+struct NewtonSchulzMemory {
+  float *next, *gram, *squared;  // rows x columns, and twice the square of the shorter side
+};
+
+// x(rows, columns), fp32, in place: five steps of X' = aX + b(XX^T)X + c(XX^T)^2 X from X over its norm, with the
+// coefficients of the reference, which leave singular values between about 0.7 and 1.2. Of a tall matrix X^T X takes
+// XX^T's place, as if it were transposed. The bits depend on the matrix alone.
+void NewtonSchulz(device::Ops& ops, device::Stream& stream, int64_t rows, int64_t columns, float* x,
+                  const NewtonSchulzMemory& memory);
+
+}  // namespace zerofleet::optim
+
+#endif  // ZEROFLEET_WORKER_OPTIM_NEWTON_SCHULZ_H_

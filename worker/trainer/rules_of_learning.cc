@@ -1,0 +1,147 @@
+// Two sections of the table; see rules_of_learning.h.
+#include "worker/trainer/rules_of_learning.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "worker/model/spec.h"
+
+namespace zerofleet::trainer {
+namespace {
+
+using LearningConfig = v1::Config;
+
+bool KeepsWeights(const LearningConfig& c) { return c.model().lora().rank() > 0 || c.model().freeze_size() > 0; }
+
+// What is wrong with names of tensors and products.
+std::string TrainedError(const LearningConfig& c) {
+  if (!KeepsWeights(c)) return "";
+  const absl::Status status = model::ModelSpec::Create(c.model()).status();
+  const std::string_view message(status.message().data(), status.message().size());
+  const bool names = message.starts_with("model.freeze: ") || message.starts_with("model.lora.targets: ");
+  return names ? std::string(message.substr(message.find(": ") + 2)) : "";
+}
+
+bool IsMuon(const LearningConfig& c) { return c.optimizer().name() == "muon"; }
+
+}  // namespace
+
+const std::vector<Rule>& TuningRules() {
+  static const std::vector<Rule>& rules = *new std::vector<Rule>{
+      {{"model.lora.targets", "model.lora.rank"},
+       [](const LearningConfig& c) { return c.model().has_lora() && c.model().lora().rank() == 0; },
+       [](const LearningConfig&) -> std::string {
+         return "needs model.lora.rank, such as 16; or leave model.lora out";
+       }},
+      {{"model.freeze", "model.lora.rank"},
+       [](const LearningConfig& c) { return c.model().freeze_size() > 0 && c.model().lora().rank() > 0; },
+       [](const LearningConfig&) -> std::string {
+         return "with model.lora everything but the adapters is frozen; leave it out";
+       }},
+      {{"init_from", "model.lora.rank", "model.freeze"},
+       [](const LearningConfig& c) { return KeepsWeights(c) && c.init_from().empty(); },
+       [](const LearningConfig& c) {
+         return absl::StrCat("is missing; ", c.model().freeze_size() > 0 ? "model.freeze" : "model.lora",
+                             " trains beside weights that stay as they are, so name a checkpoint that has them");
+       }},
+      {{"model.lora.rank", "buffers.bucket_bytes"},
+       [](const LearningConfig& c) { return c.model().lora().rank() > 0 && c.buffers().bucket_bytes() > 0; },
+       [](const LearningConfig& c) {
+         return absl::StrCat("must be 0 with buffers.bucket_bytes, got ", c.model().lora().rank(),
+                             "; adapters' gradients are small, so set buffers.bucket_bytes to 0");
+       }},
+      {{"model.lora.targets", "model.freeze", "model.family"},
+       [](const LearningConfig& c) { return !TrainedError(c).empty(); },
+       TrainedError},
+  };
+  return rules;
+}
+
+const std::vector<Rule>& LearningRules() {
+  static const std::vector<Rule>& rules = *new std::vector<Rule>{
+      {{"optimizer.name", "parallel.tensor"},
+       [](const LearningConfig& c) { return IsMuon(c) && c.parallel().tensor() > 1; },
+       [](const LearningConfig& c) {
+         return absl::StrCat("muon is not supported with parallel.tensor ", c.parallel().tensor(),
+                             ", whose ranks have parts of matrices; use adamw, or parallel.tensor 1");
+       }},
+      {{"optimizer.name", "offload.optimizer"},
+       [](const LearningConfig& c) { return IsMuon(c) && c.offload().optimizer() != "none"; },
+       [](const LearningConfig& c) {
+         return absl::StrCat("muon is not supported with offload.optimizer ", c.offload().optimizer(),
+                             "; use adamw, or none");
+       }},
+      {{"optimizer.name", "device"},
+       [](const LearningConfig& c) { return IsMuon(c) && c.device() == "cuda"; },
+       [](const LearningConfig&) -> std::string { return "muon is not supported on device cuda; use device: cpu"; }},
+      {{"schedule.decay_steps", "schedule.decay"},
+       [](const LearningConfig& c) { return c.schedule().decay_steps() > 0 && c.schedule().decay() != "wsd"; },
+       [](const LearningConfig& c) {
+         return absl::StrCat("is a key of schedule.decay wsd, got ", c.schedule().decay());
+       }},
+      {{"schedule.decay_shape", "schedule.decay"},
+       [](const LearningConfig& c) { return c.schedule().decay_shape() != "linear" && c.schedule().decay() != "wsd"; },
+       [](const LearningConfig& c) {
+         return absl::StrCat("is a key of schedule.decay wsd, got ", c.schedule().decay());
+       }},
+      {{"schedule.decay_steps", "steps", "schedule.warmup_steps"},
+       [](const LearningConfig& c) {
+         return c.schedule().decay() == "wsd" && c.schedule().decay_steps() > c.steps() - c.schedule().warmup_steps();
+       },
+       [](const LearningConfig& c) {
+         return absl::StrCat("must be <= steps - schedule.warmup_steps, ", c.steps() - c.schedule().warmup_steps(),
+                             ", got ", c.schedule().decay_steps());
+       }},
+      {{"schedule.cycle_steps", "schedule.decay"},
+       [](const LearningConfig& c) { return (c.schedule().cycle_steps() > 0) != (c.schedule().decay() == "restarts"); },
+       [](const LearningConfig& c) -> std::string {
+         if (c.schedule().decay() == "restarts") return "is missing; schedule.decay restarts needs it, such as 1000";
+         return absl::StrCat("is a key of schedule.decay restarts, got ", c.schedule().decay());
+       }},
+      {{"loss.label_smoothing", "parallel.tensor"},
+       [](const LearningConfig& c) { return c.loss().label_smoothing() > 0 && c.parallel().tensor() > 1; },
+       [](const LearningConfig& c) {
+         return absl::StrCat("must be 0 with parallel.tensor ", c.parallel().tensor(), ", got ",
+                             c.loss().label_smoothing());
+       }},
+      {{"buffers.bucket_bytes", "loss.label_smoothing", "loss.z_loss"},
+       [](const LearningConfig& c) {
+         return c.buffers().bucket_bytes() > 0 && (c.loss().label_smoothing() > 0 || c.loss().z_loss() > 0);
+       },
+       [](const LearningConfig& c) {
+         return absl::StrCat("must be 0 with loss.label_smoothing or loss.z_loss, got ", c.buffers().bucket_bytes());
+       }},
+      {{"evaluate.best", "data.validation", "evaluate.every_steps"},
+       [](const LearningConfig& c) {
+         const std::string& best = c.evaluate().best();
+         const auto& sets = c.data().validation_sets();
+         const bool known = best == "all" || std::find(sets.begin(), sets.end(), best) != sets.end();
+         return !best.empty() && (!known || c.evaluate().every_steps() == 0);
+       },
+       [](const LearningConfig& c) {
+         return absl::StrCat(
+             "must be all, or the name of a set of data.validation, with evaluate.every_steps above 0, got \"",
+             absl::CHexEscape(c.evaluate().best()), "\"");
+       }},
+      {{"evaluate.patience", "evaluate.best"},
+       [](const LearningConfig& c) { return c.evaluate().patience() > 0 && c.evaluate().best().empty(); },
+       [](const LearningConfig&) -> std::string {
+         return "needs evaluate.best, such as all: the loss that is waited for";
+       }},
+      {{"checkpoint.every_steps", "evaluate.best", "evaluate.every_steps"},
+       [](const LearningConfig& c) {
+         return !c.evaluate().best().empty() && c.checkpoint().every_steps() % c.evaluate().every_steps() != 0;
+       },
+       [](const LearningConfig& c) {
+         return absl::StrCat("must be a multiple of evaluate.every_steps, ", c.evaluate().every_steps(),
+                             ", with evaluate.best, so that each checkpoint has a loss, got ",
+                             c.checkpoint().every_steps());
+       }},
+  };
+  return rules;
+}
+
+}  // namespace zerofleet::trainer
