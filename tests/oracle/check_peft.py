@@ -101,7 +101,7 @@ def train(model, inputs, targets, settings):
                                   lr=LEARNING_RATE, betas=BETAS, eps=EPSILON)
     losses, norms = [], []
     for _ in range(STEPS):
-        optimizer.zero_grad()
+        model.zero_grad()
         loss = loss_of(model, inputs, targets, settings)
         loss.backward()
         norms.append(float(torch.nn.utils.clip_grad_norm_([p for _, p in trained], CLIP)))
