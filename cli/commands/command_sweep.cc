@@ -42,7 +42,11 @@ absl::StatusOr<std::vector<int64_t>> CheckAll(const SweepFlags& flags, const std
   std::vector<int64_t> steps;
   for (const SweepRun& run : runs) {
     std::vector<ConfigOverride> overrides;
-    for (const std::string& setting : SettingsOf(flags, run)) overrides.push_back({"--set", setting});
+    const std::vector<std::string> settings = SettingsOf(flags, run);
+    for (size_t i = 0; i < settings.size(); ++i) {
+      const bool of_the_grid = i + run.settings.size() >= settings.size();
+      overrides.push_back({of_the_grid ? "--grid" : "--set", settings[i]});
+    }
     const absl::StatusOr<v1::Config> config = LoadConfig(flags.config, overrides);
     if (!config.ok()) return Annotate(config.status(), run.name);
     steps.push_back(config->steps());

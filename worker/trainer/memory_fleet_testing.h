@@ -136,14 +136,14 @@ class MemoryFleet {
     return !ended_;
   }
 
-  // Waits until a worker was lost, and may be replaced, or the run has ended; whether it was the former.
-  bool WaitForLoss() {
+  // Waits until a worker was lost, and may be replaced, or the run has ended; whether it was the former within `limit`.
+  bool WaitForLoss(absl::Duration limit = absl::InfiniteDuration()) {
     absl::MutexLock lock(&mutex_);
     const auto lost = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       return std::any_of(published_.begin(), published_.end(), [](const v1::Event& event) { return event.has_lost(); });
     };
     auto known = [this, &lost]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return lost() || ended_; };
-    mutex_.Await(absl::Condition(&known));
+    mutex_.AwaitWithTimeout(absl::Condition(&known), limit);
     return lost();
   }
 
