@@ -116,6 +116,11 @@ class FineTuningStartsAgain(fleet.FleetTest):
         command = self.run_command("eval", "--checkpoint", tuned, "--data", self.train_file)
         self.assertEqual(command.code, 3)
         self.assertIn(f"its frozen weights are those of {source}", command.error_lines()[0])
+        # What was saved is whole, and no rank is at fault: none is lost for it.
+        resumed = self.train_anyhow(self.tuning_adapters(source, "plain", steps=12))
+        self.assertEqual(resumed.code, 3)
+        self.assertRegex(resumed.error_lines()[0], f"could not load: init_from: {source}: .*; {tuned} holds what was trained alone")
+        self.assertNotIn("lost rank", resumed.err)
 
     def test_what_does_not_fit_is_refused_in_a_line(self):
         source = self.imported()
@@ -123,6 +128,8 @@ class FineTuningStartsAgain(fleet.FleetTest):
         self.assertEqual(typed.code, 2)
         self.assertEqual(typed.error_lines(), [f"zerofleet: --set: model.hidden: is 48, and 24 in {source}, from which the run "
                                                "starts; leave it out"])
+        frozen = self.train_anyhow(self.tuning(source), "--set", "model.freeze=['*']")
+        self.assertEqual((frozen.code, frozen.error_lines()[0].partition("model.freeze: ")[2]), (2, "leaves no tensor to train"))
         hf = self.train_anyhow(self.tuning(self.work / "hf"))
         self.assertEqual(hf.code, 2)
         self.assertIn("checkpoint import", hf.error_lines()[0])

@@ -53,7 +53,10 @@ const std::vector<Rule>& TuningRules() {
          return absl::StrCat("must be 0 with buffers.bucket_bytes, got ", c.model().lora().rank(),
                              "; adapters' gradients are small, so set buffers.bucket_bytes to 0");
        }},
-      {{"model.lora.targets", "model.freeze", "model.family"},
+      {{"model.freeze", "model.family"},
+       [](const LearningConfig& c) { return c.model().freeze_size() > 0 && !TrainedError(c).empty(); },
+       TrainedError},
+      {{"model.lora.targets", "model.family"},
        [](const LearningConfig& c) { return !TrainedError(c).empty(); },
        TrainedError},
   };

@@ -14,6 +14,18 @@
 
 namespace zerofleet::trainer {
 
+namespace {
+
+// What is wrong with the checkpoint that frozen weights come from: neither `step_dir` is damaged then, which is what
+// the coordinator would look for, nor the reader.
+absl::Status NoFaultOf(const std::string& step_dir, const absl::Status& base) {
+  if (!absl::IsDataLoss(base) && !absl::IsNotFound(base)) return Annotate(base, "init_from");
+  return absl::OutOfRangeError(
+      absl::StrCat("init_from: ", base.message(), "; ", step_dir, " holds what was trained alone and needs it"));
+}
+
+}  // namespace
+
 absl::StatusOr<LoadedFrom> StateLoader::Load(const std::string& step_dir, const checkpoint::ManifestIdentity& committed,
                                              const std::function<void(const std::string&)>& note) {
   ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, checkpoint::ReadManifest(step_dir, committed));
@@ -33,11 +45,11 @@ absl::StatusOr<LoadedFrom> StateLoader::Load(const std::string& step_dir, const 
   // A checkpoint of step 0 may have been written for another optimizer: its weights are what counts.
   const bool same_optimizer = &checkpoint::StoredOptimizer(manifest) == &view_.layout.optimizer();
   if (!kept) ZF_RETURN_IF_ERROR(ReadShards(step_dir, manifest, same_optimizer));
-  ZF_RETURN_IF_ERROR(Annotate(LoadFrozen(), "init_from"));
+  ZF_RETURN_IF_ERROR(NoFaultOf(step_dir, LoadFrozen()));
   if (view_.base_digest != manifest.base_xxh3_128()) {
-    return absl::DataLossError(absl::StrCat(
-        "checkpoint ", step_dir, " was trained beside frozen weights with XXH3-128 ", manifest.base_xxh3_128(),
-        "; those of init_from, ", config_.init_from(), ", have ", view_.base_digest));
+    return absl::OutOfRangeError(absl::StrCat("init_from: ", config_.init_from(), " has XXH3-128 ", view_.base_digest,
+                                              ", but the frozen weights beside which checkpoint ", step_dir,
+                                              " was trained had ", manifest.base_xxh3_128(), "; name those"));
   }
   view_.loaded_samples = manifest.data_cursor().samples_consumed();
   view_.loaded_best = manifest.best();
