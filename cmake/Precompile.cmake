@@ -7,6 +7,9 @@ set(ZF_PRECOMPILED
   <absl/strings/str_split.h> <absl/synchronization/mutex.h>
   <zerofleet/v1/checkpoint.pb.h> <zerofleet/v1/config.pb.h> <zerofleet/v1/coordinator.pb.h> <zerofleet/v1/events.pb.h>)
 
+# Such a header is refused where the options differ, and some libraries bring -pthread along.
+target_compile_options(zerofleet_options INTERFACE -pthread)
+
 # zf_precompiled(NAME HEADER...): what targets with the same options take them from.
 function(zf_precompiled name)
   file(CONFIGURE OUTPUT ${name}.cc CONTENT "" @ONLY)
