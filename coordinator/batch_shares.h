@@ -6,6 +6,7 @@
 #ifndef ZEROFLEET_COORDINATOR_BATCH_SHARES_H_
 #define ZEROFLEET_COORDINATOR_BATCH_SHARES_H_
 
+#include <algorithm>
 #include <cstdint>
 
 #include "base/units.h"
@@ -23,6 +24,20 @@ inline int64_t LeavesOf(const v1::Config& config) {
 // Micro-batches of each rank of a data group of `ranks`, or of those that have most.
 inline int64_t MicroBatchesOf(const v1::Config& config, int64_t ranks) {
   return SumsInSampleOrder(config) ? CeilDivide(LeavesOf(config), ranks) : LeavesOf(config) / ranks;
+}
+
+// Where in the step's batch the micro-batch begins that a rank computes in a round, in sequences. `number` is the
+// rank's in its data group of `ranks`. In the order of samples one that is left without in the last round repeats
+// another's.
+inline int64_t FirstSequenceOf(const v1::Config& config, int64_t ranks, int64_t number, int64_t round) {
+  const int64_t sequences = config.batch().micro_sequences();
+  if (SumsInSampleOrder(config)) return (round * ranks + number) % LeavesOf(config) * sequences;
+  return number * (config.batch().global_sequences() / ranks) + round * sequences;
+}
+
+// How many of a data group's ranks, the first ones, compute a leaf that counts in a round.
+inline int64_t RanksInRound(int64_t leaves, int64_t ranks, int64_t round) {
+  return std::min(ranks, leaves - round * ranks);
 }
 
 // The part of those ranks' micro-batches that counts: 1, or less where some idle in the last round.

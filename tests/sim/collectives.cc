@@ -1,4 +1,4 @@
-// Barriers that carry two flags; see collectives.h.
+// Barriers that carry two flags and the step's micro-batches; see collectives.h.
 #include "tests/sim/collectives.h"
 
 #include <utility>
@@ -49,7 +49,10 @@ Collectives::Outcome Collectives::Compare(const Group& group) {
     outcome.sending = outcome.sending || arrival.sending;
     if (arrival.corrupt) outcome.disagreement.add_ranks(rank);
   }
-  if (outcome.disagreement.ranks().empty()) return outcome;
+  if (outcome.disagreement.ranks().empty()) {
+    outcome.consumed = Sum(group);
+    return outcome;
+  }
   outcome.status = absl::AbortedError("the ranks disagree");
   if (2 * outcome.disagreement.ranks_size() < static_cast<int>(group.arrived.size())) return outcome;
   outcome.disagreement.set_undecided(true);
@@ -58,10 +61,28 @@ Collectives::Outcome Collectives::Compare(const Group& group) {
   return outcome;
 }
 
+// Ranks of one tensor group have a number together, and must bring the same.
+StepDigest Collectives::Sum(const Group& group) {
+  std::map<int, const Arrival*> by_number;
+  size_t rounds = 0;
+  for (const auto& [rank, arrival] : group.arrived) {
+    const Arrival* const first = by_number.emplace(arrival.number, &arrival).first->second;
+    if (first->leaves != arrival.leaves) world_.Violate("I6: the ranks of a tensor group have different micro-batches");
+    rounds = std::max(rounds, arrival.leaves.size());
+  }
+  StepDigest consumed(config_);
+  for (size_t round = 0; round < rounds; ++round) {
+    for (const auto& [number, arrival] : by_number) {
+      if (round < arrival->leaves.size()) consumed.Add(arrival->leaves[round]);
+    }
+  }
+  return consumed;
+}
+
 void Collectives::Finish(Group& group, const absl::Status& status) {
   const std::map<int, int> unreachable = status.ok() ? Unreachable(group) : std::map<int, int>();
   const absl::Status parted = absl::UnavailableError("a peer cannot be reached");
-  Outcome common = Outcome{unreachable.empty() ? status : parted, false, false, {}, {}, {}};
+  Outcome common = Outcome{unreachable.empty() ? status : parted, false, false, {}, {}, {}, {}};
   if (common.status.ok()) common = Compare(group);
   for (auto& [rank, arrival] : std::exchange(group.arrived, {})) {
     Outcome outcome = common;

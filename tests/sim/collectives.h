@@ -1,5 +1,6 @@
 // Collectives of a view: nobody passes one before every rank of that generation has arrived. When a rank leaves, or two
-// cannot reach each other, all that wait or come later get an error.
+// cannot reach each other, all that wait or come later get an error. They sum what the ranks bring, as the engine does:
+// round by round, and in a round by rank.
 #ifndef ZEROFLEET_TESTS_SIM_COLLECTIVES_H_
 #define ZEROFLEET_TESTS_SIM_COLLECTIVES_H_
 
@@ -10,8 +11,10 @@
 #include <optional>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "tests/sim/curriculum.h"
 #include "tests/sim/world.h"
 #include "zerofleet/v1/coordinator.pb.h"
 
@@ -19,7 +22,7 @@ namespace zerofleet::sim {
 
 class Collectives {
  public:
-  explicit Collectives(World& world) : world_(world) {}
+  Collectives(World& world, const v1::Config& config) : world_(world), config_(config) {}
 
   struct Outcome {
     absl::Status status;
@@ -27,13 +30,16 @@ class Collectives {
     v1::Disagreement disagreement;             // of a status that is not OK: what every rank found the others to be
     std::optional<int> unreachable;            // and the rank that this one could not reach
     std::optional<v1::Divergence> divergence;  // and what every rank found of the step
+    std::optional<StepDigest> consumed;        // of a status that is OK
   };
   struct Arrival {
     int64_t pid = 0;
     int64_t sequence = 0;  // all ranks run the same collectives; 0: that of entering the view
     uint64_t state = 0;    // and have the same state
     bool stop = false, sending = false;
-    bool corrupt = false;  // this rank has computed something else, which the ranks find by comparing
+    int number = 0;                    // in its data group
+    std::vector<int64_t> leaves = {};  // the first sample of each micro-batch of its that counts, by round
+    bool corrupt = false;              // this rank has computed something else, which the ranks find by comparing
     std::function<void(const Outcome& outcome)> done;
   };
 
@@ -52,9 +58,11 @@ class Collectives {
   void Finish(Group& group, const absl::Status& status);
   // By rank: one that it cannot reach.
   std::map<int, int> Unreachable(const Group& group) const;
-  static Outcome Compare(const Group& group);
+  Outcome Compare(const Group& group);
+  StepDigest Sum(const Group& group);
 
   World& world_;
+  const v1::Config& config_;
   std::map<uint64_t, Group> groups_;  // by generation
   std::set<std::pair<int64_t, int64_t>> parted_;
 };

@@ -24,10 +24,10 @@ class FleetSimulation {
   FleetSimulation(uint64_t seed, std::ostream* trace)
       : world_(seed, trace),
         plan_(DrawPlan(world_, seed)),
-        curriculum_(plan_.bad_batches),
+        curriculum_(plan_.config, plan_.bad_batches),
         disk_(world_, curriculum_),
         network_(world_, plan_.repeats),
-        collectives_(world_),
+        collectives_(world_, plan_.config),
         invariants_(world_, disk_, curriculum_, plan_) {
     for (int fault = 0; fault < plan_.faults; ++fault) {
       world_.After(world_.Uniform(0, plan_.last_fault), [this] { Fault(); });

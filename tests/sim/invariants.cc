@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "coordinator/batch_shares.h"
 
 namespace zerofleet::sim {
 namespace {
@@ -190,12 +191,13 @@ void Invariants::OnAssignment(const coordinator::Fleet& fleet, uint64_t generati
 
 void Invariants::CheckPlacement(const v1::Assignment& view, bool team_is_kept) {
   std::set<std::string> hosts = {view.members(0).host()};
+  const bool one_team = team_is_kept || coordinator::SumsInSampleOrder(plan_.config);
   for (int rank = 1; rank < view.members_size(); ++rank) {
     const v1::Member &before = view.members(rank - 1), &here = view.members(rank);
     const bool another = here.host() != before.host();
     Expect(here.node() == before.node() + another, "I5: nodes are not numbered in order");
     Expect(!another || hosts.insert(here.host()).second, absl::StrCat("I5: ", here.host(), " has ranks apart"));
-    Expect(team_is_kept || here.team() != before.team() || !another, "I5: a team spans two nodes");
+    Expect(one_team || here.team() != before.team() || !another, "I5: a team spans two nodes");
   }
 }
 

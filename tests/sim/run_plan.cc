@@ -12,7 +12,7 @@ RunPlan DrawPlan(World& world, uint64_t seed) {
   config.mutable_parallel()->set_workers(1 + world.Below(4));
   config.mutable_parallel()->set_tensor(1);
   config.set_steps(6 + world.Below(30));
-  config.mutable_batch()->set_global_sequences(kBatch);  // every world size used divides it
+  config.mutable_batch()->set_global_sequences(kBatch);  // every world size drawn so far divides it
   config.mutable_batch()->set_micro_sequences(1);
   config.mutable_restart()->set_max_per_rank(kRestarts[world.Below(8)]);
   config.mutable_restart()->set_window_steps(world.Chance(0.3) ? 5 : 0);
@@ -55,6 +55,12 @@ RunPlan DrawPlan(World& world, uint64_t seed) {
     for (int left = 1 + world.Below(4); left > 0; --left) {
       plan.bad_batches.insert(world.Below(static_cast<int>(config.steps()) + 4));
     }
+  }
+  if (seed % 4 == 3 && plan.tensor() == 1) {
+    config.mutable_reduce()->set_order("samples");
+    config.mutable_batch()->set_micro_sequences(1 + 2 * world.Below(2));
+    config.mutable_parallel()->set_workers(plan.workers() + world.Below(4));  // they need not divide the micro-batches
+    if (world.Chance(0.7)) config.mutable_restart()->set_min_workers(1);
   }
   return plan;
 }

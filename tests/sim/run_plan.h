@@ -12,8 +12,7 @@
 
 namespace zerofleet::sim {
 
-inline constexpr int64_t kElements =
-    48 * coordinator::kShardAlignment;  // every world size used divides it into full shards
+inline constexpr int64_t kElements = 48 * coordinator::kShardAlignment;
 inline constexpr double kHeartbeatTimeout = 2, kFormTimeout = 20, kHangTimeout = 3;  // seconds
 inline constexpr double kConnectTimeout = 60;                                        // seconds
 // Longer than any write that is only slow.
@@ -36,8 +35,8 @@ struct RunPlan {
   int tensor() const { return static_cast<int>(config.parallel().tensor()); }
 };
 
-// Some seeds have snapshots, batches with which training diverges, tensor groups, many ranks, or assignments without
-// members, which their numbers say: what the others do is not changed by drawing that.
+// Some seeds have snapshots, batches with which training diverges, tensor groups, many ranks, the order of samples, or
+// assignments without members, which their numbers say: what the others do is not changed by drawing that.
 RunPlan DrawPlan(World& world, uint64_t seed);
 
 }  // namespace zerofleet::sim

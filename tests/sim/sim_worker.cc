@@ -52,7 +52,9 @@ void SimWorker::Freeze(double seconds) {
 void SimWorker::FailItself(const absl::Status& status) {
   Do([this, status] {
     if (!session_.connected()) return Exit();
-    SendFailure({status, false, false, {}, {}, {}}, false);
+    Collectives::Outcome lost;
+    lost.status = status;
+    SendFailure(lost, false);
     Exit();
   });
 }

@@ -115,6 +115,7 @@ class SimWorker {
   void AnswerLoad(const v1::Load& load, const absl::StatusOr<TrainingState>& state);
   absl::StatusOr<TrainingState> Restore(const v1::Load& load);
   void BeginStep();
+  std::vector<int64_t> Leaves() const;
   void StepDone(const Collectives::Outcome& outcome);
   void Diverge(int64_t end_sample);
   void TakeSnapshot();

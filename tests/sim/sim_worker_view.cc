@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/batch_shares.h"
 #include "coordinator/config_digest.h"
 #include "coordinator/node_runs.h"
 #include "coordinator/placement.h"
@@ -210,6 +211,8 @@ void SimWorker::BeginStep() {
                             .state = state_.hash,
                             .stop = asked_to_stop_,
                             .sending = sending_,
+                            .number = place_.members(place_.rank()).data(),
+                            .leaves = Leaves(),
                             .corrupt = std::exchange(corrupt_, false) && place_.world_size() > 1,
                             .done = [this, view = views_](const auto& outcome) {
                               Do([=, this] {
@@ -217,6 +220,19 @@ void SimWorker::BeginStep() {
                               });
                             }});
   });
+}
+
+// This rank's micro-batches of the step that begins, as the engine and its data take them.
+std::vector<int64_t> SimWorker::Leaves() const {
+  const v1::Config& config = at_.plan.config;
+  const int64_t ranks = place_.world_size() / at_.plan.tensor(), number = place_.members(place_.rank()).data();
+  std::vector<int64_t> leaves;
+  for (int64_t round = 0; round < coordinator::MicroBatchesOf(config, ranks); ++round) {
+    if (number >= coordinator::RanksInRound(coordinator::LeavesOf(config), ranks, round)) break;
+    const int64_t sequence = coordinator::FirstSequenceOf(config, ranks, number, round);
+    leaves.push_back(left_out_.Place(state_.samples_consumed, sequence));
+  }
+  return leaves;
 }
 
 void SimWorker::StepDone(const Collectives::Outcome& outcome) {
@@ -229,7 +245,7 @@ void SimWorker::StepDone(const Collectives::Outcome& outcome) {
   }
   const int64_t first = left_out_.Place(state_.samples_consumed, 0), end = left_out_.After(first, kBatch);
   if (at_.curriculum.Diverges(first / kBatch)) return Diverge(end);
-  state_ = {HashAfter(state_.hash, first / kBatch), end};
+  state_ = {HashAfter(state_.hash, *outcome.consumed), end};
   ++step_;
   stopping_ = stopping_ || outcome.stop;
   if (place_.rank() == 0) {

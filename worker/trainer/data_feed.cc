@@ -142,16 +142,8 @@ absl::StatusOr<model::MicroBatch> DataFeed::TrainingBatch(int64_t step, int numb
   int64_t sequences = config_.batch().micro_sequences();
   // Counted from the cursor.
   const int64_t step_begins = (step - 1 - cursor_step_) * config_.batch().global_sequences();
-  const int64_t first = step_begins + FirstSequence(number, micro_batch);
+  const int64_t first = step_begins + coordinator::FirstSequenceOf(config_, ranks_, number, micro_batch);
   return Fill(*training_, sequences, [&](int64_t i) { return order_->Sample(skipped_.Place(cursor_, first + i)); });
-}
-
-int64_t DataFeed::FirstSequence(int number, int64_t micro_batch) const {
-  const int64_t sequences = config_.batch().micro_sequences();
-  if (coordinator::SumsInSampleOrder(config_)) {
-    return (micro_batch * ranks_ + number) % coordinator::LeavesOf(config_) * sequences;
-  }
-  return number * (config_.batch().global_sequences() / ranks_) + micro_batch * sequences;
 }
 
 int64_t DataFeed::EvaluationSamples(int set) const {

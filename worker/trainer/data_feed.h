@@ -90,8 +90,6 @@ class DataFeed {
 
  private:
   explicit DataFeed(const v1::Config& config) : config_(config) {}
-  // Where the micro-batch of a rank begins in a step.
-  int64_t FirstSequence(int number, int64_t micro_batch) const;
   void FindValidationSets();
   // Whether some targets do not count.
   bool marks_targets() const { return config_.data().packing() || config_.data().loss_on() == "assistant"; }

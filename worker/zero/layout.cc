@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "base/check.h"
 #include "base/units.h"
+#include "coordinator/batch_shares.h"
 
 namespace zerofleet::zero {
 namespace {
@@ -95,9 +96,8 @@ std::vector<ZeroLayout::ShardRange> ZeroLayout::CountedIn(const model::ModelSpec
 }
 
 int ZeroLayout::Contributors(int64_t micro_batch) const {
-  const int64_t ranks = options_.world_size;
   if (!chains()) return options_.world_size;
-  return static_cast<int>(std::min(ranks, options_.leaves - micro_batch * ranks));
+  return static_cast<int>(coordinator::RanksInRound(options_.leaves, options_.world_size, micro_batch));
 }
 
 int64_t ZeroLayout::CountedMicroBatches() const {
