@@ -73,7 +73,7 @@ def check_restarts_are_spent(log, times):
 class Chaos:
     """One run and what is done to it, however it is started; a disk that fails needs bad_disk.cc."""
 
-    def __init__(self, folder, seed, workers):
+    def __init__(self, folder, seed, workers, wanted=()):
         self.folder, self.draw, self.workers_wanted = pathlib.Path(folder), random.Random(seed), workers
         self.disk = disk.BadDisk(self.folder, seed)
         (self.folder / "text.txt").write_text(fleet.english_like_text(60_000))
@@ -82,7 +82,7 @@ class Chaos:
         self.log = self.folder / "train.log"
         self.process = None
         self.begun = self.spent = 0  # starts; ends for want of restarts
-        self.features = []
+        self.wanted, self.features = wanted, []  # of features.py
         self.swaps = []  # (events before it, step) of each checkpoint that another was put in place of
 
     without = ()  # features
@@ -118,7 +118,7 @@ class Chaos:
     def drawn_config(self):
         """Of a run that trains as long as faults come; the restarts are the defaults."""
         base = self.config(self.checkpoints, 100_000_000)
-        self.features, config = features.drawn(self.draw, base, self.folder / "run.yaml", self.without)
+        self.features, config = features.drawn(self.draw, base, self.folder / "run.yaml", self.without, self.wanted)
         self.workers_wanted = config["parallel"]["workers"]
         return config
 

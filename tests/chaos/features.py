@@ -21,8 +21,9 @@ FEATURES = {
     "copies of snapshots": {"checkpoint": {"snapshot_every_steps": 5, "replicate": 1}},
     "streamed saves": {"checkpoint": {"snapshot": "stream"}},
     "rollback": {"on_divergence": "rollback"},
-    # In the order of samples they change no bit.
-    "fewer workers": {"restart": {"min_workers": 2}, "reduce": {"order": "samples"}, "batch": {"micro_sequences": 2}},
+    # In the order of samples they change no bit. Whoever waits for somebody to come does so for a short time.
+    "fewer workers": {"restart": {"min_workers": 1, "form_timeout_seconds": 6, "load_timeout_seconds": 20, "reconnect_timeout_seconds": 20},
+                      "reduce": {"order": "samples"}, "batch": {"micro_sequences": 2}},
     "a spare": {"restart": {"spares": 1}},
     "a window of losses": {"restart": {"window_steps": 50}},
     "compared parameters": {"integrity": {"every_steps": 3}},
@@ -36,10 +37,10 @@ def accepted(path, config):
     return subprocess.run([fleet.BINARY, "plan", str(path)], capture_output=True, cwd=path.parent).returncode == 0
 
 
-def drawn(draw, base, path, without=()):
-    """The names of what was drawn, and the configuration, which the program accepts; else all is drawn anew."""
+def drawn(draw, base, path, without=(), wanted=()):
+    """The names of what was drawn, `wanted` among them, and the configuration, which the program accepts; else all is drawn anew."""
     while True:
-        names = [name for name in FEATURES if name not in without and draw.random() < 1 / 3]
+        names = [name for name in FEATURES if name not in without and (draw.random() < 1 / 3 or name in wanted)]
         config = fleet.merged(base, {"parallel": {"zero_stage": draw.randint(0, 3)}})
         for name in names:
             config = fleet.merged(config, FEATURES[name])

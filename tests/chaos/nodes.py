@@ -16,6 +16,7 @@ from chaos import HEARTBEAT_TIMEOUT, Broken, kind
 
 PORT = 7070
 RESTART_SECONDS = 0.2
+SMALLER, LARGER = b"nobody came within", b"workers have joined"  # what the coordinator says when the fleet has become so
 
 
 class NodeFleet:
@@ -82,6 +83,17 @@ class NodeFleet:
             self.wanted = self.wanted - {node} | {free}
         return free
 
+    def leave_out(self, nodes):
+        """Their workers end, and no others are started."""
+        with self.lock:
+            self.wanted = self.wanted - {*nodes}
+            for node in nodes:
+                self.end(node)
+
+    def take_back(self, nodes):
+        with self.lock:
+            self.wanted = self.wanted | {*nodes}
+
     def end(self, node):
         """Kills what runs on a node."""
         with self.lock:
@@ -103,6 +115,7 @@ class OnNodes(chaos.Chaos):
     """A run across nodes."""
 
     fleet = None
+    least = 0  # workers that the run goes on with
     without = features.WITHIN_A_NODE  # one rank a node
     judged = 0  # ends of the coordinator
     starts_are_told_again = True
@@ -115,7 +128,8 @@ class OnNodes(chaos.Chaos):
 
     def start(self):
         config = self.drawn_config()
-        config["restart"]["form_timeout_seconds"] = 20
+        config["restart"].setdefault("form_timeout_seconds", 20)
+        self.least = config["restart"].get("min_workers", self.workers_wanted)
         self.log = self.folder / "coordinator.log"
         workers = self.workers_wanted + config["restart"].get("spares", 0)
         # Namespaces of one machine could reach each other through shared memory.
@@ -228,6 +242,32 @@ class OnNodes(chaos.Chaos):
     @kind
     def term_a_worker(self):
         self.signal_some("worker", signal.SIGTERM)
+
+    @kind
+    def take_workers_away(self):
+        """Nobody takes their places: where the fleet may be smaller it goes on without them, and with them when they are back."""
+        shrinks = self.least < self.workers_wanted
+        spares = len(self.fleet.workers()) - self.workers_wanted
+        most = self.workers_wanted - self.least if shrinks else 1
+        gone = self.draw.sample(self.fleet.workers(), self.draw.randint(1, most) + (spares if shrinks else 0))
+        smaller, larger = self.logged().count(SMALLER), self.logged().count(LARGER)
+        self.fleet.leave_out(gone)
+        if shrinks:
+            self.await_line(SMALLER, smaller)
+            self.await_progress()
+        else:
+            time.sleep(self.draw.uniform(0, HEARTBEAT_TIMEOUT))
+        self.fleet.take_back(gone)
+        if shrinks:
+            self.await_line(LARGER, larger)
+
+    def await_line(self, line, before):
+        deadline = time.monotonic() + chaos.PATIENCE
+        while self.logged().count(line) <= before:
+            self.go_on()
+            if time.monotonic() > deadline:
+                raise Broken(f"no line with \"{line.decode()}\" within {chaos.PATIENCE} s")
+            time.sleep(0.05)
 
     @kind
     def term_the_coordinator(self):

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Faults on real runs, from a seed: whatever happens, what was acknowledged stays, and no bit changes.
 
-    tests/chaos/run.py [--rounds N] [--seed S] [--kind NAME]... [--on GROUND]... [--workers N]      `make chaos SEED=... ROUNDS=...`
+    tests/chaos/run.py [--rounds N] [--seed S] [--kind NAME]... [--on GROUND]... [--with FEATURE]... [--workers N]
     tests/chaos/run.py --list
+    make chaos SEED=... ROUNDS=...
 
 One round is one fault of a kind drawn from the seed, at a moment drawn from it, on a run that trains as long as faults come. There are
 two runs, and each takes its part of the rounds, one after the other: `train`, the processes of `zerofleet train`, and `nodes`, a fleet
@@ -83,7 +84,7 @@ def torment(run, names):
 
 def one(ground, names, options):
     with tempfile.TemporaryDirectory(prefix="zerofleet-chaos-", ignore_cleanup_errors=True) as folder:
-        run = GROUNDS[ground](folder, options.seed, options.workers)
+        run = GROUNDS[ground](folder, options.seed, options.workers, options.wanted)
         try:
             steps = torment(run, names)
         except Broken as broken:
@@ -108,6 +109,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kind", action="append", choices=sorted(every))
     parser.add_argument("--on", action="append", choices=sorted(GROUNDS))
+    parser.add_argument("--with", dest="wanted", action="append", choices=features.FEATURES, default=[])
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
