@@ -51,6 +51,25 @@ TEST(SampleOrder, RanksAndStagesChangeNoBit) {
   }
 }
 
+// On an emulated GPU a sequence takes tens of milliseconds: few of them, and each stage once.
+TEST(SampleOrder, NorDoTheyOnOtherDevices) {
+  for (const std::string& device : UsableDevices()) {
+    if (device == "cpu") continue;
+    const auto run = [&](int stage, int ranks) {
+      FleetSetup setup = InSampleOrder(stage, ranks);
+      setup.model = model::TestModelConfig(2, 24, 2, 10, 53);
+      setup.device = device;
+      setup.global_sequences = kLeaves;
+      setup.steps = 2;
+      return TrainFleet(setup);
+    };
+    const FleetResult want = run(2, 1);
+    for (const auto& [stage, ranks] : std::vector<std::pair<int, int>>{{0, 2}, {1, 4}, {2, 3}, {3, 4}}) {
+      ExpectSameBits(run(stage, ranks), want, absl::StrCat(device, ", stage ", stage, ", ", ranks, " ranks"));
+    }
+  }
+}
+
 TEST(SampleOrder, ASkippedStepIsSkippedByAnyNumberOfRanks) {
   const auto run = [](int stage, int ranks) {
     FleetSetup setup = InSampleOrder(stage, ranks);
