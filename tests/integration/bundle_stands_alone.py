@@ -17,7 +17,7 @@ BUILD = pathlib.Path(fleet.BINARY).resolve().parent
 # Provided by glibc and the kernel.
 OF_THE_MACHINE = re.compile(r"ld-linux|linux-vdso|lib(c|m|mvec|dl|rt|pthread|resolv|util|anl)\.so")
 
-LARGEST_ARCHIVE_BYTES = 50 << 20
+LARGEST_ARCHIVE_BYTES = 40 << 20
 
 
 class BundleStandsAlone(fleet.FleetTest):
@@ -78,9 +78,9 @@ class BundleStandsAlone(fleet.FleetTest):
         self.assert_nothing_left()
 
     def test_its_archive_is_small(self):
-        """It is copied to GPU machines over slow links."""
+        """It is copied to GPU machines over slow links. Its programs hold the same kernels, which a wide window finds."""
         archive = self.work / "bundle.tar.xz"
-        subprocess.run(["tar", "-C", str(self.bundle), "--use-compress-program=xz -1 -T0", "-cf", str(archive), "."], check=True)
+        subprocess.run(["tar", "-C", str(self.bundle), "--use-compress-program=xz -T0 --lzma2=preset=1,dict=64MiB", "-cf", str(archive), "."], check=True)
         self.assertLess(archive.stat().st_size, LARGEST_ARCHIVE_BYTES)
 
     def test_the_gpu_suite_runs_dry(self):
