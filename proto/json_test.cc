@@ -38,7 +38,7 @@ v1::RankReport SampleReport() {
 TEST(ProtoToJsonTest, EveryFieldIsPresentInOrder) {
   EXPECT_EQ(DumpJson(ProtoToJson(v1::DataConfig())),
             R"({"train":[],"train_weights":[],"validation":[],"validation_sets":[],"format":"","tokenizer":"",)"
-            R"("loss_on":"","packing":false,"tokenizer_digest":"","on_change":""})");
+            R"("loss_on":"","packing":false,"tokenizer_digest":"","samples":0,"validation_samples":0,"on_change":""})");
   v1::StartEvent start;
   EXPECT_EQ(ProtoToJson(start)["resumed_from"], nullptr);
   EXPECT_EQ(ProtoToJson(start)["config"], nullptr);

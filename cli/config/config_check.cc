@@ -190,7 +190,13 @@ absl::Status CheckDivergence(const ConfigDraft& draft) {
 }  // namespace
 
 absl::Status CheckConfig(const ConfigDraft& draft) {
-  for (const Key& key : Keys()) ZF_RETURN_IF_ERROR(CheckKey(key, draft));
+  for (const Key& key : Keys()) {
+    // A PyTorch module has none of a family's sizes; the rules refuse what is given of them.
+    const bool of_family =
+        absl::StartsWith(key.name, "model.") && key.name != "model.context" && key.name != "model.family";
+    if (of_family && !draft.config.model().torch().empty()) continue;
+    ZF_RETURN_IF_ERROR(CheckKey(key, draft));
+  }
   ZF_RETURN_IF_ERROR(CheckOptimizer(draft));
   if (const trainer::Rule* const rule = trainer::FirstViolated(draft.config)) {
     return draft.Error(rule->keys.front(), rule->message(draft.config));

@@ -70,7 +70,7 @@ void TakeWhatIsOpen(v1::ModelConfig from, bool keep, ConfigDraft& draft) {
   for (int i = 0; i < model.GetDescriptor()->field_count(); ++i) {
     const FieldDescriptor& field = *model.GetDescriptor()->field(i);
     const std::string key = absl::StrCat("model.", field.name());
-    const bool section = field.message_type() != nullptr;
+    const bool section = field.message_type() != nullptr && !IsRecord(field);
     const bool set = section ? GivenBelow(key, draft)
                              : draft.Given(key) || (keep && !field.is_repeated() && reflection.HasField(model, &field));
     // A section is there already, with the defaults of its rows.
@@ -128,6 +128,15 @@ void FillLora(ConfigDraft& draft) {
 
 absl::Status FillModel(ConfigDraft& draft) {
   v1::ModelConfig& model = *draft.config.mutable_model();
+  if (!model.torch().empty()) {
+    if (!draft.Given("model.family")) model.set_family("torch");
+    if (draft.stored) TakeWhatIsOpen(draft.stored->model, /*keep=*/true, draft);
+    if (model.context() == 0) model.set_context(1);                       // a sample counts as one token
+    if (draft.config.device() == "auto") draft.config.set_device("cpu");  // the one device that runs it
+    if (!GivenBelow("model.rope_scaling", draft)) model.clear_rope_scaling();
+    FillLora(draft);
+    return absl::OkStatus();
+  }
   if (!model.preset().empty()) {
     ZF_RETURN_IF_ERROR(FillPreset(draft));
   } else if (!draft.stored) {
@@ -213,7 +222,8 @@ void FillOptimizerAndSchedule(ConfigDraft& draft) {
 void FillRun(ConfigDraft& draft) {
   v1::Config& config = draft.config;
   if (!draft.Given("evaluate.every_steps")) {
-    config.mutable_evaluate()->set_every_steps(config.data().validation_size() > 0 ? 100 : 0);
+    config.mutable_evaluate()->set_every_steps(
+        config.data().validation_size() + config.data().validation_samples() > 0 ? 100 : 0);
   }
   v1::RestartConfig& restart = *config.mutable_restart();
   // One key was for all three once.

@@ -19,6 +19,7 @@ Json SectionSchema(const Descriptor& descriptor, const std::string& section) {
   Json& properties = schema["properties"] = Json::object();
   for (int i = 0; i < descriptor.field_count(); ++i) {
     const FieldDescriptor& field = *descriptor.field(i);
+    if (IsRecord(field)) continue;  // a program writes it, and no editor
     properties[field.name()] = FieldSchema(field, section.empty() ? field.name() : section + "." + field.name());
   }
   return schema;

@@ -149,7 +149,7 @@ TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
       {{"model.context=0"}, "--set: model.context: must be 1 to 10000000, got 0"},
       {{"model.vocab=0"}, "--set: model.vocab: must be 1 to 100000000, got 0"},
       {{"model.family=llama"}, "run.yaml: model.intermediate: is missing; llama has no default of it"},
-      {{"model.family=bert"}, "--set: model.family: must be gpt2 or llama, got \"bert\""},
+      {{"model.family=bert"}, "--set: model.family: must be gpt2, llama or torch, got \"bert\""},
       {{"model.hidden=1000000", "model.heads=1000", "model.layers=10000"},
        "run.yaml:1: model: these sizes make about 120000.1T parameters; at most 4.0T can be trained"},
       {{"data.train=[]"}, "--set: data.train: must name at least one file or directory, such as [text.txt]"},
@@ -456,6 +456,88 @@ TEST(ConfigLlama, WhatDoesNotFitIsNamed) {
   EXPECT_THAT(error("preset: llama3-8b, rope_scaling: {type: llama3, factor: 8}"),
               HasSubstr("model.rope_scaling.high_freq_factor: must be above"));
   EXPECT_THAT(error("preset: llama3-8b, rope_scaling: {type: yarn}"), HasSubstr("must be none, linear or llama3"));
+}
+
+// A run of a PyTorch module before it has been looked at, and as the Python package completes it.
+constexpr char kTorch[] =
+    "model: {torch: 'finetune:build'}\ndata: {samples: 100, validation_samples: 7}\nprecision: fp32\n";
+constexpr char kRecord[] =
+    "model:\n"
+    "  torch: 'finetune:build'\n"
+    "  foreign: {\"units\": [{\"name\": \"root\", \"tensors\": [{\"name\": \"1\", \"shape\": [3, 2], \"decay\": "
+    "true}]}],\n"
+    "    \"training\": [{\"what\": \"ACQUIRE\", \"unit\": 0}, {\"what\": \"GRADIENT\", \"unit\": 0},\n"
+    "      {\"what\": \"DELIVER\", \"unit\": 0}, {\"what\": \"RELEASE\", \"unit\": 0}],\n"
+    "    \"evaluation\": [], \"flops_per_sample\": 1.5e3, \"config_json\": \"{\\n}\\n\"}\n"
+    "data: {samples: 100}\nprecision: fp32\ninit_from: start\n";
+
+TEST(TorchConfig, NeedsNoSizes) {
+  const absl::StatusOr<v1::Config> config = Parse(kTorch);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->model().family(), "torch");
+  EXPECT_EQ(config->model().context(), 1);
+  EXPECT_EQ(config->model().layers(), 0);
+  EXPECT_EQ(config->device(), "cpu");
+  EXPECT_EQ(config->evaluate().every_steps(), 100);
+}
+
+TEST(TorchConfig, TheRecordIsReadAndWrittenAgain) {
+  ConfigDraft draft;
+  draft.file = "run.yaml";
+  ASSERT_TRUE(ReadConfigText(kRecord, draft).ok());
+  const v1::ForeignModel& foreign = draft.config.model().foreign();
+  EXPECT_EQ(foreign.units(0).tensors(0).name(), "1");  // in quotes: no number
+  EXPECT_EQ(foreign.flops_per_sample(), 1500);
+  EXPECT_EQ(foreign.training(2).what(), v1::ForeignEvent::DELIVER);
+  EXPECT_EQ(foreign.config_json(), "{\n}\n");
+  v1::Config complete = *Parse(kTorch);
+  *complete.mutable_model()->mutable_foreign() = foreign;
+  ConfigDraft again;
+  again.file = "config.json";
+  ASSERT_TRUE(ReadConfigText(TextOf(complete), again).ok());
+  EXPECT_EQ(again.config.model().foreign().SerializeAsString(), foreign.SerializeAsString());
+  draft = {};
+  draft.file = "run.yaml";
+  EXPECT_EQ(std::string(ReadConfigText("model: {foreign: {unis: []}}", draft).message()),
+            "run.yaml:1: model.foreign: unis: unknown key");
+  draft = {};
+  draft.file = "run.yaml";
+  EXPECT_EQ(std::string(ReadConfigText("model: {foreign: 3}", draft).message()),
+            "run.yaml:1: model.foreign: must be a record, got \"3\"");
+}
+
+TEST(TorchConfig, RefusesInOneLine) {
+  const auto error = [](const std::vector<std::string>& sets) {
+    return std::string(Parse(kTorch, sets).status().message());
+  };
+  EXPECT_EQ(error({"model.layers=2"}), "run.yaml:1: model.torch: brings its own sizes; leave out model.layers");
+  EXPECT_EQ(
+      error({"model.freeze=[a]"}),
+      "run.yaml:1: model.torch: brings its own choice of what is trained (requires_grad in build, PEFT); leave out "
+      "model.freeze");
+  EXPECT_EQ(error({"optimizer.name=muon"}),
+            "--set: optimizer.name: muon is not supported with model.torch, which does not say which matrices are "
+            "products; use adamw");
+  EXPECT_EQ(error({"loss.label_smoothing=0.1"}),
+            "--set: loss.label_smoothing: must be 0 with model.torch, as loss.z_loss: the loss is the module's own");
+  EXPECT_EQ(error({"precision=fp16"}), "--set: precision: fp16 is not supported with model.torch; use bf16 or fp32");
+  EXPECT_EQ(error({"parallel.workers=2", "parallel.tensor=2"}),
+            "--set: parallel.tensor: must be 1 with model.torch, got 2: a module is not cut into parts");
+  EXPECT_EQ(error({"activation.checkpointing=block"}),
+            "--set: activation.checkpointing: must be none with model.torch, got block; a module has "
+            "torch.utils.checkpoint (transformers: gradient_checkpointing_enable)");
+  EXPECT_EQ(error({"buffers.bucket_bytes=65536"}),
+            "--set: buffers.bucket_bytes: must be 0 with model.torch, got 65536");
+  EXPECT_EQ(
+      error({"data.train=[a.txt]"}),
+      "--set: data.train: must be left out, as data.validation, with model.torch, whose data are a dataset in Python");
+  EXPECT_EQ(error({"model.family=llama"}),
+            "--set: model.family: must be torch with model.torch, got llama; leave it out");
+  EXPECT_EQ(error({"model.foreign={}"}), "--set: model.foreign: is written by the Python package; leave it out");
+  EXPECT_EQ(std::string(Parse(kSmallest, {"data.samples=4"}).status().message()),
+            "--set: data.samples: needs model.torch; leave it out");
+  EXPECT_EQ(std::string(Parse(kSmallest, {"model.family=torch"}).status().message()),
+            "--set: model.family: torch needs model.torch, MODULE:FUNCTION");
 }
 
 }  // namespace

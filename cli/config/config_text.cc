@@ -47,6 +47,7 @@ std::string Joined(const std::string& section, const std::string& name) {
 void CollectKeys(const Descriptor& descriptor, const std::string& section, std::vector<std::string>& keys) {
   for (int i = 0; i < descriptor.field_count(); ++i) {
     const FieldDescriptor& field = *descriptor.field(i);
+    if (IsRecord(field)) continue;
     const std::string key = Joined(section, field.name());
     keys.push_back(key);
     if (field.message_type() != nullptr) CollectKeys(*field.message_type(), key, keys);
@@ -164,6 +165,8 @@ class Reader {
                          Message& message) {
     const Reflection& reflection = *message.GetReflection();
     if (field.is_repeated()) return ReadRepeated(node, key, field, message);
+    if (IsRecord(field) && node.IsNull()) return absl::OkStatus();
+    if (IsRecord(field)) return ReadRecord(node, key, *reflection.MutableMessage(&message, &field));
     if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
       // A complete configuration prints a section within another one so where it does not apply.
       if (node.IsNull() && absl::StrContains(key, '.')) return absl::OkStatus();
@@ -192,6 +195,30 @@ class Reader {
   }
 
  private:
+  // A message as a program has written it, in JSON, which is YAML.
+  absl::Status ReadRecord(const YAML::Node& node, const std::string& key, Message& message) const {
+    if (!node.IsMap()) return Error(node, key, absl::StrCat("must be a record, got ", KindFound(node)));
+    const absl::Status read = ParsedJsonToProto(JsonOf(node), &message);
+    return read.ok() ? read : Error(node, key, std::string(read.message()));
+  }
+
+  static nlohmann::json JsonOf(const YAML::Node& node) {
+    if (node.IsMap()) {
+      nlohmann::json object = nlohmann::json::object();
+      for (const auto& entry : node) object[entry.first.Scalar()] = JsonOf(entry.second);
+      return object;
+    }
+    if (node.IsSequence()) {
+      nlohmann::json list = nlohmann::json::array();
+      for (const YAML::Node& item : node) list.push_back(JsonOf(item));
+      return list;
+    }
+    if (!node.IsScalar()) return nullptr;
+    if (node.Tag() == "!") return node.Scalar();
+    nlohmann::json value = nlohmann::json::parse(node.Scalar(), nullptr, /*allow_exceptions=*/false);
+    return value.is_discarded() ? nlohmann::json(node.Scalar()) : value;
+  }
+
   // {every: n}, which the message holds as this text; the check says whether n will do.
   absl::Status ReadCheckpointing(const YAML::Node& node, const std::string& key, const FieldDescriptor& field,
                                  Message& message) const {
@@ -409,6 +436,7 @@ absl::Status ApplyOverride(const std::string& flag, const std::string& assignmen
     }
     section = Joined(section, name);
   }
+  if (IsRecord(*field)) return error(absl::StrCat(key, ": is written by the Python package; leave it out"));
   if (field->message_type() != nullptr) {
     return error(absl::StrCat(key, ": is a section; set one of its keys, such as ", key, ".",
                               field->message_type()->field(0)->name()));

@@ -14,6 +14,7 @@
 #include "worker/checkpoint/huggingface_config.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/tokenizer_files.h"
+#include "worker/model/foreign.h"
 #include "worker/text/tokenizer.h"
 
 namespace zerofleet::cli {
@@ -69,14 +70,24 @@ absl::Status CheckStoredModel(const ConfigDraft& draft) {
   if (!draft.stored) return absl::OkStatus();
   const v1::ModelConfig &stored = draft.stored->model, &model = draft.config.model();
   const nlohmann::ordered_json there = ProtoToJson(stored), here = ProtoToJson(model);
+  const bool modules = model::IsForeign(stored) && model::IsForeign(model);
   for (const auto& [field, value] : there.items()) {
     // What is trained of it is the run's own affair.
     if (field == kFreeze || (field == kLora && value.is_null())) continue;
     const bool shorter = field == kContext && model.context() < stored.context();
     if (field == kPreset || value == here[field] || shorter) continue;
+    if (modules && (field == "torch" || field == "foreign")) continue;  // compared below
     return draft.Error(absl::StrCat("model.", field),
                        absl::StrCat("is ", DumpJson(here[field]), ", and ", DumpJson(value), " in ", draft.stored->path,
                                     ", from which the run starts; leave it out"));
+  }
+  if (!modules || !model.has_foreign()) return absl::OkStatus();
+  v1::ForeignModel as_stored = model.foreign();
+  model::FreezeAs(stored.foreign(), as_stored);
+  const std::string difference = model::DifferenceOf(stored.foreign(), as_stored);
+  if (!difference.empty()) {
+    return draft.Error("model.torch", absl::StrCat("is another module than in ", draft.stored->path,
+                                                   ", from which the run starts: ", difference));
   }
   return absl::OkStatus();
 }

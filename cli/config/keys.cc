@@ -22,6 +22,7 @@ using google::protobuf::Message;
 void Collect(const Descriptor& descriptor, const Key& section, std::vector<Key>& keys) {
   for (int i = 0; i < descriptor.field_count(); ++i) {
     const FieldDescriptor& field = *descriptor.field(i);
+    if (IsRecord(field)) continue;
     Key key = section;
     absl::StrAppend(&key.name, section.name.empty() ? "" : ".", field.name());
     key.path.push_back(&field);
@@ -72,11 +73,17 @@ const Key* FindKey(std::string_view name) {
   return found == keys.end() ? nullptr : &*found;
 }
 
+bool IsRecord(const FieldDescriptor& field) { return RowOf(field).kind() == v1::KeyRow::RECORD; }
+
 const v1::KeyRow& RowOf(const FieldDescriptor& field) { return field.options().GetExtension(v1::key); }
 
 std::vector<std::string> ChoicesOf(const Key& key) {
   switch (key.row->kind()) {
-    case v1::KeyRow::FAMILY: return model::ModelFamilyNames();
+    case v1::KeyRow::FAMILY: {
+      std::vector<std::string> names = model::ModelFamilyNames();
+      names.emplace_back("torch");
+      return names;
+    }
     case v1::KeyRow::OPTIMIZER: return optim::OptimizerNames();
     case v1::KeyRow::CHECKPOINTING: return model::CheckpointingWords();
     case v1::KeyRow::PRESET: {

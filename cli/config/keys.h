@@ -33,6 +33,8 @@ struct Key {
 std::span<const Key> Keys();
 // Null if there is none of this name.
 const Key* FindKey(std::string_view name);
+// Whether a field is a message that a program writes: no key, and no section of keys.
+bool IsRecord(const google::protobuf::FieldDescriptor& field);
 // The row of a key or of a section.
 const v1::KeyRow& RowOf(const google::protobuf::FieldDescriptor& field);
 

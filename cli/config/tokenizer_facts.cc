@@ -35,6 +35,7 @@ absl::Status FindTokenizer(ConfigDraft& draft) {
 
 absl::Status CheckVocabulary(const ConfigDraft& draft) {
   const int64_t vocab = draft.config.model().vocab();
+  if (!draft.config.model().torch().empty()) return absl::OkStatus();  // its dataset has tokens of its own, or none
   if (draft.config.data().tokenizer_digest().empty() || vocab >= draft.tokenizer_vocab) return absl::OkStatus();
   return draft.Error("model.vocab",
                      absl::StrCat("must be >= ", draft.tokenizer_vocab, ", the vocabulary of data.tokenizer, ",

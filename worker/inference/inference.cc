@@ -13,6 +13,7 @@
 #include "worker/checkpoint/shard_reader.h"
 #include "worker/checkpoint/tokenizer_files.h"
 #include "worker/data/dataset.h"
+#include "worker/model/foreign.h"
 #include "worker/zero/memory_plan.h"
 
 namespace zerofleet::inference {
@@ -62,6 +63,11 @@ absl::StatusOr<std::unique_ptr<InferenceModel>> InferenceModel::Load(const std::
                                                                      const device::DeviceOptions& device_options,
                                                                      const LoadOptions& options) {
   ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, checkpoint::ReadManifest(step_dir));
+  if (model::IsForeign(manifest.config().model())) {
+    return absl::InvalidArgumentError(absl::StrCat(step_dir, ": its model is a PyTorch module, ",
+                                                   manifest.config().model().torch(),
+                                                   ", which is run in Python: zerofleet.Checkpoint reads its weights"));
+  }
   const int64_t most = manifest.config().model().context();
   LoadOptions with_context = options;
   if (options.context == 0) with_context.context = most;

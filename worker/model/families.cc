@@ -12,6 +12,7 @@
 #include "worker/model/declared_units.h"
 #include "worker/model/families/gpt2.h"
 #include "worker/model/families/llama.h"
+#include "worker/model/foreign.h"
 #include "worker/model/transformer.h"
 #include "worker/model/unit_names.h"
 #include "worker/model/unit_uses.h"
@@ -116,6 +117,7 @@ absl::StatusOr<const ModelFamily*> FindModelFamily(std::string_view name) {
 }
 
 absl::StatusOr<ModelSpec> ModelSpec::Create(const v1::ModelConfig& config, const ModelPart& part) {
+  if (IsForeign(config)) return CreateForeign(config, part);
   ZF_RETURN_IF_ERROR(CheckSizes(config));
   ZF_ASSIGN_OR_RETURN(const ModelFamily* family, FindModelFamily(config.family()));
   if (part.count > 1) ZF_RETURN_IF_ERROR(Annotate(CheckParts(config, part.count), "parallel.tensor"));
@@ -157,6 +159,11 @@ absl::StatusOr<ModelSpec> ModelSpec::Create(const v1::ModelConfig& config, const
 
 absl::StatusOr<std::unique_ptr<Model>> Model::Create(const v1::ModelConfig& config, const ModelRun& run,
                                                      device::Device& device) {
+  if (IsForeign(config)) {
+    ZF_ASSIGN_OR_RETURN(std::unique_ptr<ForeignModel> foreign, ForeignModel::Create(config, run.passes, device));
+    foreign->uses_ = {UsesOf(foreign->script().training), UsesOf(foreign->script().evaluation)};
+    return foreign;
+  }
   ZF_ASSIGN_OR_RETURN(const ModelFamily* family, FindModelFamily(config.family()));
   if (run.sharing.sequence) {
     ZF_RETURN_IF_ERROR(Annotate(CheckSequences(run.time, run.sharing.parts), "parallel.sequence"));

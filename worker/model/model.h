@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -23,6 +24,8 @@
 #include "zerofleet/v1/config.pb.h"
 
 namespace zerofleet::model {
+
+class ForeignPasses;  // foreign.h
 
 // Keys and values of one sequence's earlier tokens, in device memory.
 struct KeyValueCache {
@@ -42,6 +45,13 @@ struct MicroBatch {
   // (sequences, time): the position in its sequence at which each token's document starts, where attention and
   // positions are to stay within documents; null: a sequence is one.
   const int32_t* starts = nullptr;
+  // A foreign model (foreign.h) has neither inputs nor targets, but these: the samples in their set, by number; whether
+  // that is the set of validation; the position of the first in the order of the whole run, which random numbers are
+  // drawn from; and where to put, in device memory, what the loss is divided by.
+  std::span<const int64_t> samples = {};
+  bool validation = false;
+  uint64_t position = 0;
+  double* weight = nullptr;
 
   int64_t past() const { return cache == nullptr ? 0 : cache->past; }
 };
@@ -69,7 +79,8 @@ struct ModelRun {
   int64_t sequences = 1, time = 1;             // the most that a micro-batch has
   Checkpointing checkpointing = {};
   Sharing sharing = {};
-  device::LossTerms terms = {};  // of training; an evaluation's loss has none
+  device::LossTerms terms = {};     // of training; an evaluation's loss has none
+  ForeignPasses* passes = nullptr;  // of a foreign model; borrowed
 };
 
 class Model {

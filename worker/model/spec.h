@@ -10,6 +10,7 @@
 #define ZEROFLEET_WORKER_MODEL_SPEC_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +22,8 @@
 #include "zerofleet/v1/config.pb.h"
 
 namespace zerofleet::model {
+
+struct PassScript;  // script.h
 
 struct TensorSpec {
   std::string name;
@@ -70,6 +73,9 @@ class ModelSpec {
   // The unit whose backward is the first to add to this one's gradient: its own, but of an embedding that makes the
   // logits too.
   int FirstGradientOf(int unit) const;
+  // The order of a foreign model's passes (foreign.h), whose units are of one kind and may differ in shape; null for
+  // any other model.
+  const PassScript* script() const { return script_.get(); }
 
   // Freezes the tensors whose names fit one of `patterns`, in which * stands for any characters, with the family's
   // prefix or without; a unit all of whose tensors are frozen is frozen (coordinator::UnitExtent). InvalidArgument,
@@ -94,6 +100,7 @@ class ModelSpec {
 
  private:
   ModelSpec(const ModelPart& part, std::string prefix) : part_(part), prefix_(std::move(prefix)) {}
+  static absl::StatusOr<ModelSpec> CreateForeign(const v1::ModelConfig& config, const ModelPart& part);
 
   // FLOPs of training on one token that frozen tensors save: of their own gradients, and of those that nobody needs.
   double FrozenFlopsPerToken(const Declaration& block, int64_t context) const;
@@ -108,6 +115,7 @@ class ModelSpec {
   std::vector<TensorSpec> tensors_;
   std::vector<coordinator::UnitExtent> units_;
   std::vector<UnitKind> unit_kinds_;
+  std::shared_ptr<const PassScript> script_;
   bool tied_ = false;
   int passed_units_ = 0;
   int64_t layers_ = 0, whole_parameters_ = 0, whole_base_parameters_ = 0;

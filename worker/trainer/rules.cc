@@ -13,8 +13,10 @@
 #include "worker/data/mixture.h"
 #include "worker/model/checkpointing.h"
 #include "worker/model/families.h"
+#include "worker/model/foreign.h"
 #include "worker/model/spec.h"
 #include "worker/trainer/rules_of_learning.h"
+#include "worker/trainer/rules_of_modules.h"
 
 namespace zerofleet::trainer {
 namespace {
@@ -126,22 +128,26 @@ std::string UnevenBatch(const Config& c) {
                 Around(global, groups * micro), " is");
 }
 
+bool IsTorch(const Config& c) { return model::IsForeign(c.model()); }
+
 const std::vector<Rule>& ModelAndData() {
   static const std::vector<Rule>& rules = *new std::vector<Rule>{
       {{"model.heads", "model.hidden"},
-       [](const Config& c) { return !IsRotary(c) && c.model().hidden() % c.model().heads() != 0; },
+       [](const Config& c) { return !IsTorch(c) && !IsRotary(c) && c.model().hidden() % c.model().heads() != 0; },
        [](const Config& c) {
          return StrCat(c.model().heads(), " heads do not divide model.hidden, ", c.model().hidden(), "; ",
                        NearestDivisor(c.model().hidden(), c.model().heads()), " would");
        }},
       {{"model.kv_heads", "model.heads", "model.family"},
-       [](const Config& c) { return !GroupsQueries(c) && c.model().kv_heads() != c.model().heads(); },
+       [](const Config& c) { return !IsTorch(c) && !GroupsQueries(c) && c.model().kv_heads() != c.model().heads(); },
        [](const Config& c) {
          return StrCat("must equal model.heads, ", c.model().heads(), ", for ", c.model().family(), ", got ",
                        c.model().kv_heads(), "; leave it out");
        }},
       {{"model.kv_heads", "model.heads"},
-       [](const Config& c) { return c.model().kv_heads() < 1 || c.model().heads() % c.model().kv_heads() != 0; },
+       [](const Config& c) {
+         return !IsTorch(c) && (c.model().kv_heads() < 1 || c.model().heads() % c.model().kv_heads() != 0);
+       },
        [](const Config& c) {
          return StrCat("must divide model.heads, ", c.model().heads(), ", got ", c.model().kv_heads());
        }},
@@ -188,7 +194,7 @@ const std::vector<Rule>& ModelAndData() {
                        HumanCount(kLargestModel), " can be trained");
        }},
       {{"data.train"},
-       [](const Config& c) { return c.data().train().empty(); },
+       [](const Config& c) { return !IsTorch(c) && c.data().train().empty(); },
        [](const Config&) -> std::string { return "must name at least one file or directory, such as [text.txt]"; }},
       {{"data.train"},
        [](const Config& c) { return HasEmptyPath(c.data().train()); },
@@ -210,11 +216,15 @@ const std::vector<Rule>& ModelAndData() {
        [](const Config&) -> std::string { return "assistant needs a data.tokenizer other than bytes"; }},
       {{"model.vocab", "data.format"},
        [](const Config& c) {
-         return c.data().format() == "text" && c.data().tokenizer() == "bytes" && c.model().vocab() < 256;
+         return !IsTorch(c) && c.data().format() == "text" && c.data().tokenizer() == "bytes" &&
+                c.model().vocab() < 256;
        },
        [](const Config& c) { return StrCat("must be >= 256 for text in bytes, got ", c.model().vocab()); }},
       {{"evaluate.every_steps", "data.validation"},
-       [](const Config& c) { return c.evaluate().every_steps() > 0 && c.data().validation().empty(); },
+       [](const Config& c) {
+         return c.evaluate().every_steps() > 0 && c.data().validation().empty() &&
+                !(IsTorch(c) && (c.data().validation_samples() > 0 || !c.model().has_foreign()));
+       },
        [](const Config&) -> std::string { return "needs data.validation, or 0 for no evaluation"; }},
   };
   return rules;
@@ -494,7 +504,7 @@ std::span<const Rule> Rules() {
   static const std::vector<Rule>& all = *[] {
     auto* rules = new std::vector<Rule>();
     for (const std::vector<Rule>& section :
-         {ModelAndData(), TuningRules(), ParallelAndBatch(), Activations(),
+         {ModuleRules(), ModelAndData(), TuningRules(), ParallelAndBatch(), Activations(),
           Comparison<&v1::IntegrityConfig::every_steps>("integrity.every_steps"),
           Comparison<&v1::IntegrityConfig::replay_every_steps>("integrity.replay_every_steps"), Offload(),
           CheckpointsAndRestarts(), TheRun(), LearningRules()}) {

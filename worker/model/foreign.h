@@ -1,0 +1,99 @@
+// A model whose passes are not ours: a PyTorch module, behind the same interface as a Transformer.
+//
+// What it consists of is data in the configuration (proto/zerofleet/v1/foreign.proto). Its passes are computed by a
+// ForeignPasses, which the Python package implements (python/src/); without one, on a device without memory, a pass is
+// its script. It keeps no activations in our memory, so nothing shares memory with them; and what its loss is divided
+// by is known only when its passes are over (MicroBatch::weight).
+#ifndef ZEROFLEET_WORKER_MODEL_FOREIGN_H_
+#define ZEROFLEET_WORKER_MODEL_FOREIGN_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "worker/model/model.h"
+#include "worker/model/script.h"
+#include "zerofleet/v1/config.pb.h"
+
+namespace zerofleet::model {
+
+inline bool IsForeign(const v1::ModelConfig& config) { return !config.torch().empty(); }
+
+// What keeps weights of `stored` from being those of `model`, in words such as "tensor head.weight is [5, 3] there and
+// [7, 3] here"; empty where both have the same tensors in the same order, and train the same. Scripts and decay may
+// differ.
+std::string DifferenceOf(const v1::ForeignModel& stored, const v1::ForeignModel& model);
+// What is trained of `model` becomes what is trained of `other`.
+void FreezeAs(const v1::ForeignModel& other, v1::ForeignModel& model);
+
+// Something that the bits of a pass depend on, such as a library and its version.
+using NamedFact = std::pair<std::string, std::string>;
+
+// A micro-batch, its loss's gradient multiplied by `scale`.
+struct ForeignBatch {
+  const MicroBatch& batch;
+  float scale = 1;
+};
+
+struct ForeignLoss {
+  double sum = 0, weight = 0;
+};
+
+// Computes the passes of a module; called from the thread that runs the worker. Errors are those of the module.
+class ForeignPasses {
+ public:
+  virtual ~ForeignPasses() = default;
+
+  // Makes the module of this configuration ready to run. InvalidArgument if it is not the one that was recorded.
+  virtual absl::Status Prepare(const v1::Config& config) = 0;
+  // What a fleet must agree on besides; after Prepare.
+  virtual std::vector<NamedFact> Facts() { return {}; }
+  // Forward, `on_backward`, and backward: every gradient is added to ScriptedPass::Gradient.
+  virtual absl::StatusOr<ForeignLoss> Train(const ForeignBatch& batch, ScriptedPass& units,
+                                            const std::function<void()>& on_backward) = 0;
+  virtual absl::StatusOr<ForeignLoss> Evaluate(const ForeignBatch& batch, ScriptedPass& units) = 0;
+};
+
+class ForeignModel : public Model {
+ public:
+  // `passes` is borrowed. Null: only on a device without memory can a pass be run. Errors also from ScriptOf.
+  static absl::StatusOr<std::unique_ptr<ForeignModel>> Create(const v1::ModelConfig& config, ForeignPasses* passes,
+                                                              device::Device& device);
+
+  int64_t ActivationBytes() const override { return 0; }
+  int64_t HostActivationBytes() const override { return 0; }
+  int64_t ScratchBytes() const override;  // for initial values alone
+  std::vector<memory::Piece> ActivationPieces() const override { return {}; }
+  std::vector<memory::Piece> ScratchPieces() const override { return {}; }
+  int64_t BandBytes() const override { return 0; }
+  int64_t CacheBytes(int64_t /*capacity*/) const override { return 0; }
+  double RecomputedFlopsPerToken() const override { return 0; }
+  device::LinkTraffic link() const override { return {}; }
+  void SetTensorGroup(TensorGroup* group) override;
+  absl::Status Train(const MicroBatch& batch, const float* gradient_scale, ParameterSource& parameters,
+                     device::Stream& stream, double* loss_sum, const std::function<void()>& on_backward) override;
+  absl::Status Evaluate(const MicroBatch& batch, ParameterSource& parameters, device::Stream& stream,
+                        double* loss_sum) override;
+  absl::Status Logits(const MicroBatch& batch, ParameterSource& parameters, device::Stream& stream,
+                      device::Tensor logits) override;
+
+  const PassScript& script() const { return script_; }
+
+ private:
+  ForeignModel(PassScript script, std::vector<std::string> units, ForeignPasses* passes, bool dry)
+      : script_(std::move(script)), units_(std::move(units)), passes_(passes), dry_(dry) {}
+
+  absl::Status CheckCanRun() const;
+
+  const PassScript script_;
+  const std::vector<std::string> units_;  // names
+  ForeignPasses* const passes_;
+  const bool dry_;  // the device has no memory: a pass is its script
+};
+
+}  // namespace zerofleet::model
+
+#endif  // ZEROFLEET_WORKER_MODEL_FOREIGN_H_

@@ -1,0 +1,141 @@
+// A small foreign model, and passes in the place of Python's.
+#ifndef ZEROFLEET_WORKER_MODEL_FOREIGN_TESTING_H_
+#define ZEROFLEET_WORKER_MODEL_FOREIGN_TESTING_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_split.h"
+#include "base/check.h"
+#include "base/status.h"
+#include "worker/device/dtype.h"
+#include "worker/model/foreign.h"
+
+namespace zerofleet::model {
+
+// "a0 g1 d1 r0": acquire, gradient, deliver, release.
+inline std::vector<UnitEvent> EventsOf(const std::string& text) {
+  std::vector<UnitEvent> events;
+  for (const std::string& word : std::vector<std::string>(absl::StrSplit(text, ' '))) {
+    const size_t what = std::string("argd").find(word[0]);
+    ZF_CHECK(what != std::string::npos);
+    events.push_back({static_cast<UnitEvent::What>(what), std::stoi(word.substr(1))});
+  }
+  return events;
+}
+
+inline void SetEvents(const std::string& text, google::protobuf::RepeatedPtrField<v1::ForeignEvent>* to) {
+  to->Clear();
+  for (const UnitEvent& event : EventsOf(text)) {
+    v1::ForeignEvent* const one = to->Add();
+    one->set_what(static_cast<v1::ForeignEvent::What>(event.what));
+    one->set_unit(event.unit);
+  }
+}
+
+// Units of 5, 12 and 7 elements; the first is in use during the whole pass.
+inline v1::ModelConfig ForeignConfig() {
+  v1::ModelConfig config;
+  config.set_torch("module:build");
+  config.set_family("torch");
+  config.set_context(1);
+  v1::ForeignModel& foreign = *config.mutable_foreign();
+  const auto add = [&](const char* unit, const char* tensor, const std::vector<int64_t>& shape) {
+    v1::ForeignUnit& to = *foreign.add_units();
+    to.set_name(unit);
+    v1::ForeignTensor& one = *to.add_tensors();
+    one.set_name(tensor);
+    for (const int64_t side : shape) one.add_shape(side);
+    one.set_decay(shape.size() > 1);
+  };
+  add("root", "scale", {5});
+  add("first", "first.weight", {4, 3});
+  add("second", "second.bias", {7});
+  SetEvents("a0 a1 r1 a2 r2 a2 g2 d2 r2 a1 g1 d1 r1 g0 d0 r0", foreign.mutable_training());
+  SetEvents("a0 a1 r1 a2 r2 r0", foreign.mutable_evaluation());
+  foreign.set_flops_per_sample(100);
+  return config;
+}
+
+// The same with the second unit frozen.
+inline v1::ModelConfig FrozenForeignConfig() {
+  v1::ModelConfig config = ForeignConfig();
+  config.mutable_foreign()->mutable_units(1)->set_frozen(true);
+  SetEvents("a0 a1 r1 a2 r2 a2 g2 d2 r2 a1 r1 g0 d0 r0", config.mutable_foreign()->mutable_training());
+  return config;
+}
+
+// The loss of a sample s is (s + 1) times half the sum of squares of how far each parameter is from its goal; its
+// weight is s + 2.
+class LinearPasses : public ForeignPasses {
+ public:
+  static constexpr int64_t kElements[] = {5, 12, 7};
+
+  absl::Status Prepare(const v1::Config& /*config*/) override { return absl::OkStatus(); }
+
+  absl::StatusOr<ForeignLoss> Train(const ForeignBatch& batch, ScriptedPass& units,
+                                    const std::function<void()>& on_backward) override {
+    ZF_ASSIGN_OR_RETURN(const ForeignLoss loss, Evaluate(batch, units));
+    on_backward();
+    ZF_RETURN_IF_ERROR(units.Acquire(0).status());
+    for (const int unit : {2, 1, 0}) {
+      if (unit == left_out) continue;
+      ZF_ASSIGN_OR_RETURN(const device::Tensor values, units.Acquire(unit));
+      if (unit == frozen) {
+        ZF_RETURN_IF_ERROR(units.Release(unit));
+        continue;
+      }
+      ZF_ASSIGN_OR_RETURN(float* const sum, units.Gradient(unit));
+      for (int64_t i = 0; i < kElements[unit]; ++i) {
+        for (const int64_t sample : batch.batch.samples) {
+          sum[i] += batch.scale * static_cast<float>(sample + 1) * Distance(values, unit, i);
+        }
+      }
+      ZF_RETURN_IF_ERROR(units.Deliver(unit));
+      ZF_RETURN_IF_ERROR(units.Release(unit));
+    }
+    return loss;
+  }
+
+  absl::StatusOr<ForeignLoss> Evaluate(const ForeignBatch& batch, ScriptedPass& units) override {
+    ForeignLoss loss;
+    ZF_ASSIGN_OR_RETURN(const device::Tensor root, units.Acquire(0));
+    double squares = SquaresOf(root, 0);
+    for (const int unit : {1, 2}) {
+      if (unit == left_out) continue;
+      ZF_ASSIGN_OR_RETURN(const device::Tensor values, units.Acquire(unit));
+      squares += SquaresOf(values, unit);
+      ZF_RETURN_IF_ERROR(units.Release(unit));
+    }
+    for (const int64_t sample : batch.batch.samples) {
+      loss.sum += static_cast<double>(sample + 1) * squares / 2;
+      loss.weight += static_cast<double>(sample + 2);
+    }
+    return loss;
+  }
+
+  static float Goal(int unit, int64_t i) { return 0.1f * static_cast<float>(unit + 1) - 0.03f * static_cast<float>(i); }
+
+  int left_out = -1;  // a unit that passes do not use
+  int frozen = -1;    // a unit that has no gradient
+
+ private:
+  static float ValueAt(const device::Tensor& values, int64_t i) {
+    if (values.dtype == device::DType::kF32) return static_cast<const float*>(values.data)[i];
+    return device::ToFloat(static_cast<const device::BF16*>(values.data)[i]);
+  }
+  static float Distance(const device::Tensor& values, int unit, int64_t i) {
+    return ValueAt(values, i) - Goal(unit, i);
+  }
+  static double SquaresOf(const device::Tensor& values, int unit) {
+    double sum = 0;
+    for (int64_t i = 0; i < kElements[unit]; ++i) sum += double{Distance(values, unit, i)} * Distance(values, unit, i);
+    return sum;
+  }
+};
+
+}  // namespace zerofleet::model
+
+#endif  // ZEROFLEET_WORKER_MODEL_FOREIGN_TESTING_H_
