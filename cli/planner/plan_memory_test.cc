@@ -72,8 +72,8 @@ TEST(PlanMemory, InTheOrderOfSamplesItSaysHowMuchCounts) {
     for (const memory::MemoryRow& row : plan.rows) sum += row.name.starts_with(prefix) ? row.bytes : 0;
     return sum;
   };
-  EXPECT_EQ(bytes(rank.plan, "step scalars"), 5 * 344);
-  EXPECT_EQ(bytes(by_ranks, "step scalars"), 5 * 24);
+  EXPECT_EQ(bytes(rank.plan, "step scalars"), 5 * 512);
+  EXPECT_EQ(bytes(by_ranks, "step scalars"), 5 * 32);
   EXPECT_GT(bytes(by_ranks, "gradient staging"), 0);
   EXPECT_EQ(bytes(rank.plan, "gradient staging"), 0);
   EXPECT_EQ(bytes(rank.plan, "gradients"), bytes(by_ranks, "gradients"));

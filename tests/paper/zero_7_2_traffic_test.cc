@@ -38,7 +38,7 @@ Sent SentInOneStep(FleetSetup setup) {
       if (record.unit == kScalarsUnit) continue;
       (record.operation == collective::Operation::kAllGather ? sent.gathered : sent.reduced) += record.gathered_bytes;
     }
-    EXPECT_EQ(bytes, (sent.gathered + sent.reduced) / kWorld * (kWorld - 1) + 24 * (kWorld - 1));
+    EXPECT_EQ(bytes, (sent.gathered + sent.reduced) / kWorld * (kWorld - 1) + 32 * (kWorld - 1));
   });
   return sent;
 }

@@ -213,6 +213,8 @@ struct FillNormalArguments {
 
 struct SumScalarsArguments {
   const double* losses;  // (loss_count)
+  const double* weights =
+      nullptr;  // (loss_count): what each of them is divided by; null: known beforehand (StepRule::tokens)
   int64_t loss_count;
   const double* squares;  // (square_count)
   int64_t square_count;
@@ -221,7 +223,8 @@ struct SumScalarsArguments {
 };
 
 struct SumExactScalarsArguments {
-  const double* losses;  // (loss_count)
+  const double* losses;             // (loss_count)
+  const double* weights = nullptr;  // as above
   int64_t loss_count;
   const ExactSum* squares;  // (square_count), normalized
   int64_t square_count;

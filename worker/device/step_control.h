@@ -22,11 +22,12 @@ struct StepScalars {
   double loss_sum = 0;      // over this rank's tokens, nats
   double squared_norm = 0;  // of the gradients this rank owns, scaled
   uint64_t flags = 0;       // or-ed over the ranks
+  double weight = 0;        // what the loss is to be divided by, where only the passes tell (StepRule::tokens)
 };
 
 // The same as sums without rounding, which do not depend on how many ranks there are (reduce.order: samples).
 struct ExactScalars {
-  ExactSum loss_sum, squared_norm;
+  ExactSum loss_sum, squared_norm, weight;
   uint64_t flags = 0;
 };
 
@@ -41,7 +42,7 @@ struct LossScaling {
 
 // What the host knows about a step beforehand. A hyperparameter that an optimizer does not have is 0.
 struct StepRule {
-  double tokens;     // of the global batch
+  double tokens;     // of the global batch; 0: the sum of the passes' weights, which gradients are not divided by yet
   double grad_clip;  // largest global L2 norm; 0: no limit
   LossScaling loss_scaling;
   double learning_rate;
@@ -78,10 +79,11 @@ struct StepControl {
   uint64_t flags = 0;
 };
 
-ZF_HOST_DEVICE inline StepScalars SumOfScalars(const double* losses, int64_t loss_count, const double* squares,
-                                               int64_t square_count, uint64_t flags) {
+ZF_HOST_DEVICE inline StepScalars SumOfScalars(const double* losses, const double* weights, int64_t loss_count,
+                                               const double* squares, int64_t square_count, uint64_t flags) {
   StepScalars sum;
   for (int64_t i = 0; i < loss_count; ++i) sum.loss_sum += losses[i];
+  for (int64_t i = 0; i < loss_count && weights != nullptr; ++i) sum.weight += weights[i];
   for (int64_t i = 0; i < square_count; ++i) sum.squared_norm += squares[i];
   sum.flags = flags;
   return sum;
@@ -94,16 +96,19 @@ ZF_HOST_DEVICE inline StepScalars SumOverRanks(const StepScalars* ranks, int64_t
     total.loss_sum += ranks[rank].loss_sum;
     total.squared_norm += ranks[rank].squared_norm;
     total.flags |= ranks[rank].flags;
+    total.weight += ranks[rank].weight;
   }
   return total;
 }
 
 // `squares` are normalized.
-ZF_HOST_DEVICE inline ExactScalars ExactSumOfScalars(const double* losses, int64_t loss_count, const ExactSum* squares,
-                                                     int64_t square_count, uint64_t flags) {
+ZF_HOST_DEVICE inline ExactScalars ExactSumOfScalars(const double* losses, const double* weights, int64_t loss_count,
+                                                     const ExactSum* squares, int64_t square_count, uint64_t flags) {
   ExactScalars sum;
   for (int64_t i = 0; i < loss_count; ++i) sum.loss_sum.Add(losses[i]);
   sum.loss_sum.Normalize();
+  for (int64_t i = 0; i < loss_count && weights != nullptr; ++i) sum.weight.Add(weights[i]);
+  sum.weight.Normalize();
   for (int64_t i = 0; i < square_count; ++i) sum.squared_norm.Add(squares[i]);
   sum.flags = flags;
   return sum;
@@ -116,8 +121,9 @@ ZF_HOST_DEVICE inline StepScalars SumOverRanks(const ExactScalars* ranks, int64_
     total.loss_sum.Add(ranks[rank].loss_sum);
     total.squared_norm.Add(ranks[rank].squared_norm);
     total.flags |= ranks[rank].flags;
+    total.weight.Add(ranks[rank].weight);
   }
-  return {total.loss_sum.Value(), total.squared_norm.Value(), total.flags};
+  return {total.loss_sum.Value(), total.squared_norm.Value(), total.flags, total.weight.Value()};
 }
 
 ZF_HOST_DEVICE inline void BeginStep(double tokens, StepControl& control) {
@@ -165,15 +171,18 @@ ZF_HOST_DEVICE inline void NextLossScale(bool finite, const LossScaling& scaling
 
 // `total` is the sum over all ranks in rank order.
 ZF_HOST_DEVICE inline void DecideStep(const StepScalars& total, const StepRule& rule, StepControl& control) {
-  control.loss = total.loss_sum / rule.tokens;
-  control.grad_norm = std::sqrt(total.squared_norm) / control.loss_scale;
+  // What the loss is divided by; and its gradient, unless it has been.
+  const double divisor = rule.tokens > 0 ? rule.tokens : total.weight;
+  const double scale = rule.tokens > 0 ? control.loss_scale : control.loss_scale * total.weight;
+  control.loss = total.loss_sum / divisor;
+  control.grad_norm = std::sqrt(total.squared_norm) / scale;
   control.flags = total.flags;
   const bool finite = std::isfinite(control.grad_norm) && std::isfinite(control.loss);
   control.apply = finite ? 1 : 0;
   if (finite) {
     ++control.updates;
     const double clip = ClipCoefficient(control.grad_norm, rule.grad_clip);
-    control.factors = FactorsOf(rule, clip / control.loss_scale, control.updates);
+    control.factors = FactorsOf(rule, clip / scale, control.updates);
   } else {
     ++control.skipped;
   }

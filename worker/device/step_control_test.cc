@@ -42,6 +42,23 @@ TEST(DecideStep, NormAndClipAreOfUnscaledGradients) {
   EXPECT_NEAR(control.factors.sqrt_correction2, std::sqrt(1 - 0.99), 1e-7);
 }
 
+// A foreign model's passes tell what their loss is divided by, and its gradients are of the sum.
+TEST(DecideStep, DividesByTheWeightsWhereTokensAreNotKnown) {
+  const StepRule rule{.tokens = 0, .grad_clip = 1.0, .loss_scaling = {}, .learning_rate = 0.1};
+  const double losses[] = {10, 15}, weights[] = {4, 6};
+  StepControl control;
+  DecideStep(SumOfScalars(losses, weights, 2, nullptr, 0, 0), rule, control);
+  EXPECT_EQ(control.loss, 2.5);
+  StepScalars total = SumOfScalars(losses, weights, 2, nullptr, 0, 0);
+  total.squared_norm = 64.0 * 100;
+  DecideStep(total, rule, control);
+  EXPECT_EQ(control.grad_norm, 8.0);
+  EXPECT_NEAR(control.factors.gradient_scale, 1.0 / 8 / 10, 1e-7);
+  ExactScalars exact = ExactSumOfScalars(losses, weights, 2, nullptr, 0, 0);
+  EXPECT_EQ(SumOverRanks(&exact, 1).weight, 10);
+  EXPECT_EQ(SumOfScalars(losses, nullptr, 2, nullptr, 0, 0).weight, 0);
+}
+
 // AdamW's bias correction counts updates, not steps: a step that overflowed has made none.
 TEST(DecideStep, TheStepAfterAnOverflowIsTheFirstUpdate) {
   const StepRule rule{.tokens = 1,

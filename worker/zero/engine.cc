@@ -159,7 +159,7 @@ void ZeroEngine::SetWarmingUp(bool warming_up) {
 absl::Status ZeroEngine::RunWithoutUpdate(const StepInput& input, const MicroBatchSource& batches, int64_t passes,
                                           const EvaluationSource& evaluation) {
   const device::StepControl kept = control();
-  parts_.ops().BeginStep(parts_.stream, static_cast<double>(input.tokens), control_);
+  parts_.ops().BeginStep(parts_.stream, DivisorOf(input), control_);
   ZF_RETURN_IF_ERROR(RunMicroBatches(batches));
   ZF_RETURN_IF_ERROR(FinishGradients(input.step));
   ZF_RETURN_IF_ERROR(sums_->Decide(input.flags, RuleOf(input), control_).status());
@@ -227,7 +227,7 @@ absl::Status ZeroEngine::Finish() {
 absl::Status ZeroEngine::BeginStep(const StepInput& input, const MicroBatchSource& batches) {
   ZF_CHECK(launched() < kMostLaunchedSteps);
   marks_.Mark(StepPhase::kData);
-  parts_.ops().BeginStep(parts_.stream, static_cast<double>(input.tokens), control_);
+  parts_.ops().BeginStep(parts_.stream, DivisorOf(input), control_);
   return guard_->Before(input.checks, control_, RuleOf(input),
                         [&](int number) { return RunMicroBatch(number, /*micro=*/0, batches); });
 }
@@ -257,6 +257,7 @@ absl::Status ZeroEngine::KeepResult(int64_t step, collective::Communicator::Pend
 absl::Status ZeroEngine::RunMicroBatch(int number, int64_t micro, const MicroBatchSource& batches) {
   marks_.Mark(StepPhase::kData);
   ZF_ASSIGN_OR_RETURN(model::MicroBatch batch, batches(number, micro));
+  batch.weight = sums_->weights() + micro;
   marks_.Mark(StepPhase::kForward);
   reducer_->BeginMicroBatch(micro);
   gatherer_->Begin(parts_.model.uses().training);
@@ -326,9 +327,9 @@ absl::Status ZeroEngine::FinishUnits(int end) {
   return absl::OkStatus();
 }
 
-// A use gathers the unit after it as well.
+// A use gathers the unit after it as well; in the order of a script that may be any.
 absl::StatusOr<device::Tensor> ZeroEngine::Acquire(int unit) {
-  const int end = std::min(unit + 2, parts_.layout.units());
+  const int end = parts_.layout.scripted() ? parts_.layout.units() : std::min(unit + 2, parts_.layout.units());
   if (finished_units_ < end) {
     PhaseMarks::Within wait(marks_, StepPhase::kOptimizer);
     ZF_RETURN_IF_ERROR(FinishUnits(end));
@@ -336,19 +337,28 @@ absl::StatusOr<device::Tensor> ZeroEngine::Acquire(int unit) {
   return gatherer_->Acquire(unit);
 }
 
-absl::StatusOr<double> ZeroEngine::EvaluateLossSum(int64_t passes, const EvaluationSource& batches) {
+absl::StatusOr<double> ZeroEngine::EvaluateLossSum(int64_t passes, const EvaluationSource& batches, double* weight) {
   const std::vector<int>& uses = parts_.model.uses().evaluation;
-  std::vector<double> losses;
+  std::vector<double> losses, weights;
   for (int64_t pass = 0; pass < passes; ++pass) {
     ZF_ASSIGN_OR_RETURN(EvaluationBatch one, batches(pass));
+    one.batch.weight = sums_->weights();
     gatherer_->Begin(uses);
     ZF_RETURN_IF_ERROR(parts_.model.Evaluate(one.batch, *this, parts_.stream, sums_->losses()));
     double loss = 0;
     parts_.device.Copy(parts_.stream, &loss, sums_->losses(), sizeof loss);
     ZF_RETURN_IF_ERROR(parts_.stream.Synchronize());
     if (one.counts) losses.push_back(loss);
+    if (weight == nullptr) continue;
+    double divisor = 0;
+    parts_.device.Copy(parts_.stream, &divisor, sums_->weights(), sizeof divisor);
+    ZF_RETURN_IF_ERROR(parts_.stream.Synchronize());
+    if (one.counts) weights.push_back(divisor);
   }
   marks_.Take();
+  if (weight != nullptr) {
+    ZF_ASSIGN_OR_RETURN(*weight, sums_->SumLosses(weights));
+  }
   return sums_->SumLosses(losses);
 }
 

@@ -36,7 +36,7 @@ class Updater;
 struct StepInput {
   int64_t step;  // 1-based
   double learning_rate;
-  int64_t tokens;      // of the global batch, whose targets count
+  int64_t tokens;      // of the global batch, whose targets count; of a foreign model 0: its passes tell
   uint64_t flags = 0;  // or-ed over the ranks into StepResult::flags
   StepChecks checks = {};
   bool delayed = false;      // its update comes with the next delayed step, or with Flush
@@ -108,7 +108,8 @@ class ZeroEngine : private model::ParameterSource {
   absl::Status Finish();
 
   // Sum of the loss over this rank's batches that count, and over ranks; every rank runs the same number of passes.
-  absl::StatusOr<double> EvaluateLossSum(int64_t passes, const EvaluationSource& batches);
+  // `weight`, if given, becomes the sum of what they are divided by, which only a foreign model's passes tell.
+  absl::StatusOr<double> EvaluateLossSum(int64_t passes, const EvaluationSource& batches, double* weight = nullptr);
   // Each rank's number, by rank of the view.
   absl::StatusOr<std::vector<double>> GatherFromRanks(double mine);
 
@@ -138,6 +139,8 @@ class ZeroEngine : private model::ParameterSource {
   absl::Status FinishGradients(int64_t step);
   absl::Status KeepResult(int64_t step, collective::Communicator::Pending scalars);
   device::StepRule RuleOf(const StepInput& input) const;
+  // What the gradients are divided by beforehand.
+  static double DivisorOf(const StepInput& input) { return input.tokens > 0 ? static_cast<double>(input.tokens) : 1; }
   absl::Status GradientAtRest(int unit, device::Tensor shard);
   absl::Status UpdateAndPublish(bool delayed);
   absl::Status FinishUnits(int end);

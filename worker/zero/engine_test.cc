@@ -171,7 +171,7 @@ TEST(Engine, TrafficIsThePapers) {
         int64_t padded = rank.layout().partition().TotalPaddedElements();
         int64_t head = rank.layout().partition().PaddedElements(rank.layout().units() - 1);
         int64_t elements = stage == 3 ? 3 * padded - head : 2 * padded;
-        int64_t scalars = static_cast<int64_t>(sizeof(double)) * 3 * (world_size - 1);
+        int64_t scalars = static_cast<int64_t>(sizeof(double)) * 4 * (world_size - 1);
         EXPECT_EQ(sent(), setup.steps * (elements * 4 / world_size * (world_size - 1) + scalars))
             << "stage " << stage << " of " << world_size;
       });

@@ -18,6 +18,7 @@
 #include "base/units.h"
 #include "worker/collective/in_process.h"
 #include "worker/collective/staged.h"
+#include "worker/model/foreign.h"
 #include "worker/model/model_testing.h"
 #include "worker/parallel/mesh.h"
 #include "worker/zero/engine.h"
@@ -65,6 +66,9 @@ struct FleetSetup {
   Fault fault = {};
   int tensor = 1;  // ranks of a tensor group
   bool sequence = false;
+  // For a foreign model (worker/model/foreign_testing.h): what computes a rank's passes, over samples numbered from
+  // step.
+  std::function<std::unique_ptr<model::ForeignPasses>(int rank)> make_passes = nullptr;
   std::vector<std::string> freeze = {};  // patterns of tensors (ModelSpec::Freeze)
   bool rows_apart = false;               // no buffer shares memory with another
   // Another device for each rank than CreateDevice's, and another group than threads of one process.
@@ -123,6 +127,7 @@ class TestRank {
            std::unique_ptr<collective::Communicator> tensor = nullptr)
       : setup_(setup),
         device_(std::move(device)),
+        passes_(setup.make_passes ? setup.make_passes(communicator->rank()) : nullptr),
         communicator_(std::move(communicator)),
         tensor_(std::move(tensor)),
         spec_(SpecOf(setup, tensor_ ? tensor_->rank() : 0)),
@@ -190,7 +195,9 @@ class TestRank {
     return engine_->Collect();
   }
   absl::Status Launch(int64_t step, uint64_t flags = 0) {
-    const int64_t tokens = setup_.tokens ? setup_.tokens(step) : setup_.global_sequences * setup_.model.context();
+    const int64_t tokens = passes_         ? 0
+                           : setup_.tokens ? setup_.tokens(step)
+                                           : setup_.global_sequences * setup_.model.context();
     const StepChecks checks = step % setup_.check_every == 0 ? setup_.checks : StepChecks();
     const bool delayed = setup_.delay_after > 0 && step > setup_.delay_after;
     return engine_->Launch({step, setup_.learning_rate, tokens, flags, checks, delayed, setup_.looks_ahead},
@@ -227,6 +234,7 @@ class TestRank {
   // The global batch depends on the step alone; a rank's part is cut out of it.
   absl::StatusOr<model::MicroBatch> BatchOf(int number, int64_t step, int64_t micro) {
     int64_t context = setup_.model.context(), count = sequences();
+    if (passes_ != nullptr) return SamplesOf(number, step, micro);
     std::mt19937 random(static_cast<uint32_t>(step));
     std::vector<int32_t> all(setup_.global_sequences * (context + 1));
     for (int32_t& token : all) token = static_cast<int32_t>(random() % setup_.model.vocab());
@@ -246,6 +254,16 @@ class TestRank {
   }
 
  private:
+  model::MicroBatch SamplesOf(int number, int64_t step, int64_t micro) {
+    const int64_t count = sequences();
+    int64_t first = number * count * setup_.micro_batches + micro * count;
+    if (setup_.leaves > 0) first = (micro * setup_.world_size + number) % setup_.leaves * count;
+    samples_.clear();
+    for (int64_t i = 0; i < count; ++i) samples_.push_back(first + i + step);
+    model::MicroBatch batch{count, setup_.model.context(), nullptr, nullptr};
+    batch.samples = samples_;
+    return batch;
+  }
   std::unique_ptr<model::Model> CreateModel() {
     model::Checkpointing checkpointing = setup_.checkpointing;
     checkpointing.band_bytes = setup_.bucket_bytes;
@@ -254,7 +272,9 @@ class TestRank {
                                                                  sequences(),
                                                                  setup_.model.context(),
                                                                  checkpointing,
-                                                                 {.parts = setup_.tensor, .sequence = setup_.sequence}},
+                                                                 {.parts = setup_.tensor, .sequence = setup_.sequence},
+                                                                 /*terms=*/{},
+                                                                 passes_.get()},
                                                                 *device_);
     if (communicator_->rank() != setup_.faulty_rank) return model;
     return std::make_unique<FaultyModel>(std::move(model), spec_, setup_.fault);
@@ -269,6 +289,8 @@ class TestRank {
 
   const FleetSetup setup_;
   std::unique_ptr<device::Device> device_;
+  std::unique_ptr<model::ForeignPasses> passes_;  // null: the model is ours
+  std::vector<int64_t> samples_;
   std::vector<std::unique_ptr<device::Reservation>> batches_;
   std::vector<collective::CollectiveRecord> records_, tensor_records_;  // outlive whoever writes them
   std::unique_ptr<collective::Communicator> communicator_, tensor_;

@@ -15,7 +15,7 @@ ParameterGatherer::ParameterGatherer(const EngineParts& parts, PhaseMarks& marks
       marks_(marks),
       resting_{(layout_.parameters_on_host() ? parts.host_arena : parts.device_arena).Take(kParametersRow),
                layout_.options().dtype},
-      slots_(PlanSlots(layout_.unit_kinds())),
+      slots_(layout_.parameter_slots()),
       prefetch_(slots_),
       unit_ready_(layout_.units()),
       stream_waits_(layout_.units(), true) {

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/units.h"
 #include "coordinator/batch_shares.h"
+#include "worker/model/script.h"
 
 namespace zerofleet::zero {
 namespace {
@@ -42,6 +43,16 @@ ZeroLayout::ZeroLayout(const model::ModelSpec& spec, const ZeroOptions& options)
   }
   if (optimizer().whole_matrices) whole_matrices_ = MatricesIn(spec);
   states_on_device_ = StatesOnDevice(options, optimizer_elements());
+  if (const model::PassScript* const script = spec.script()) {
+    scripted_ = true;
+    std::vector<int64_t> elements;
+    for (int u = 0; u < units(); ++u) elements.push_back(partition_.PaddedElements(u));
+    parameter_slots_ = PlanSlots(*script, SlotUse::kParameters, elements);
+    for (int u = 0; u < units(); ++u) elements[u] = frozen(u) ? 0 : elements[u];  // they widen no slot
+    gradient_slots_ = PlanSlots(*script, SlotUse::kGradients, elements);
+  } else {
+    parameter_slots_ = gradient_slots_ = PlanSlots(unit_kinds_);
+  }
   int64_t offset = 0;
   for (int u = 0; u < units(); ++u) {
     unit_offset_.push_back(offset);

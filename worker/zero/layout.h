@@ -14,6 +14,7 @@
 #include "worker/device/dtype.h"
 #include "worker/model/spec.h"
 #include "worker/optim/optimizer.h"
+#include "worker/zero/slots.h"
 #include "worker/zero/stage.h"
 #include "worker/zero/state_placement.h"
 
@@ -50,6 +51,12 @@ class ZeroLayout {
   };
   const std::vector<HeldRange>& Held(int unit) const { return held_[unit]; }
   const std::vector<model::UnitKind>& unit_kinds() const { return unit_kinds_; }
+  // The whole-unit buffers that units take in turn.
+  const SlotPlan& parameter_slots() const { return parameter_slots_; }
+  const SlotPlan& gradient_slots() const { return gradient_slots_; }
+  // Whether the model is foreign (worker/model/foreign.h): units are used in the order of a script, not in theirs, no
+  // memory is shared with its passes, and what the loss is divided by comes with them.
+  bool scripted() const { return scripted_; }
   // The unit whose backward is the first to add to this one's gradient (ModelSpec::FirstGradientOf).
   int FirstGradientOf(int unit) const { return first_gradients_[unit]; }
   // ModelSpec's: the units of a pass, and the one of them in whose backward a unit's gradient is made.
@@ -170,6 +177,8 @@ class ZeroLayout {
   const StageRow& stage_;
   coordinator::PartitionMap partition_;
   std::vector<model::UnitKind> unit_kinds_;
+  SlotPlan parameter_slots_, gradient_slots_;
+  bool scripted_ = false;
   std::vector<int> first_gradients_;  // by unit
   std::vector<int> passed_with_;      // by unit: the unit of the forward's order whose backward makes its gradient
   int passed_units_;                  // units of the forward's order

@@ -38,7 +38,10 @@ using Pieces = std::vector<memory::Piece>;
 
 // Whether nothing is left of a step's gradients, on their way or at rest, once its update is enqueued: they are not
 // summed over micro-batches, and no copy of them to the host is under way beside the next step.
-bool GradientsEndWithPass(const ZeroLayout& layout) { return !layout.accumulates() && !layout.offloads(); }
+// It is known when in a pass they come into being, too.
+bool GradientsEndWithPass(const ZeroLayout& layout) {
+  return !layout.accumulates() && !layout.offloads() && !layout.scripted();
+}
 
 // From when the backward first adds to it.
 memory::Piece GradientPiece(const ZeroLayout& layout, int unit, int64_t bytes) {
@@ -71,6 +74,7 @@ Pieces GradientSlot(const ZeroLayout& layout, const SlotPlan& slots, int slot, i
 // Nothing that begins with a backward is left over from the pass before, if gradients end with one.
 Pieces ParameterSlot(const model::Model& model, const ZeroLayout& layout, const SlotPlan& slots, int slot,
                      int64_t bytes) {
+  if (layout.scripted()) return {};
   const std::vector<int>& uses = model.uses().training;
   const auto last_use = [&](int unit) { return std::find(uses.rbegin(), uses.rend(), unit); };
   const bool ends = last_use(0) > last_use(layout.passed_units() - 2);
@@ -101,24 +105,32 @@ void AddSnapshots(const ZeroLayout& layout, const HostCopies& copies, memory::Me
 
 // Whole units outside the resting vectors: stage 3's gathered parameters, and gradients on their way.
 void AddSlots(const model::Model& model, const ZeroLayout& layout, memory::MemoryPlan& plan) {
-  SlotPlan slots = PlanSlots(layout.unit_kinds());
   const bool staging = layout.stage().split_gradients && layout.accumulates() && !layout.chains();
-  for (int s = 0; s < static_cast<int>(slots.unit_of_slot.size()); ++s) {
-    int64_t unit = layout.partition().PaddedElements(slots.unit_of_slot[s]);
-    int64_t shard = layout.partition().ShardElements(slots.unit_of_slot[s]);
-    if (layout.stage().split_parameters) {
-      const int64_t bytes = unit * device::DTypeBytes(layout.options().dtype);
-      plan.rows.push_back({Space::kDevice, Category::kGathered, ParameterSlotRow(s), bytes,
-                           /*late=*/false, ParameterSlot(model, layout, slots, s, bytes)});
-    }
-    if (!SlotHasGradients(layout, slots, s)) continue;
-    if (layout.needs_gradient_slots() && !layout.gradients_in_bands()) {
-      const int64_t bytes = unit * kF32Bytes;
+  const SlotPlan &parameters = layout.parameter_slots(), &gradients = layout.gradient_slots();
+  const auto add_parameters = [&](int s) {
+    const int64_t bytes =
+        layout.partition().PaddedElements(parameters.unit_of_slot[s]) * device::DTypeBytes(layout.options().dtype);
+    plan.rows.push_back({Space::kDevice, Category::kGathered, ParameterSlotRow(s), bytes,
+                         /*late=*/false, ParameterSlot(model, layout, parameters, s, bytes)});
+  };
+  const auto add_gradients = [&](int s) {
+    const int unit = gradients.unit_of_slot[s];
+    if (layout.needs_gradient_slots()) {
+      const int64_t bytes = layout.partition().PaddedElements(unit) * kF32Bytes;
       plan.rows.push_back({Space::kDevice, Category::kGathered, GradientSlotRow(s), bytes,
-                           /*late=*/false, GradientSlot(layout, slots, s, bytes)});
+                           /*late=*/false, GradientSlot(layout, gradients, s, bytes)});
     }
-    if (staging && !layout.gradients_in_bands())
-      plan.rows.push_back({Space::kDevice, Category::kBuffers, GradientStagingRow(s), shard * kF32Bytes});
+    if (staging) {
+      plan.rows.push_back({Space::kDevice, Category::kBuffers, GradientStagingRow(s),
+                           layout.partition().ShardElements(unit) * kF32Bytes});
+    }
+  };
+  const int parameter_slots = static_cast<int>(parameters.unit_of_slot.size()),
+            gradient_slots = static_cast<int>(gradients.unit_of_slot.size());
+  for (int s = 0; s < std::max(parameter_slots, gradient_slots); ++s) {
+    if (s < parameter_slots && layout.stage().split_parameters) add_parameters(s);
+    const bool has_gradients = s < gradient_slots && SlotHasGradients(layout, gradients, s);
+    if (has_gradients && !layout.gradients_in_bands()) add_gradients(s);
   }
 }
 

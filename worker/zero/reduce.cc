@@ -20,7 +20,7 @@ GradientReducer::GradientReducer(const EngineParts& parts, PhaseMarks& marks, Ca
       marks_(marks),
       callbacks_(std::move(callbacks)),
       resting_{parts.device_arena.Take(kGradientsRow), layout_.gradient_dtype()},
-      slot_plan_(PlanSlots(layout_.unit_kinds())),
+      slot_plan_(layout_.gradient_slots()),
       zeroed_for_(layout_.units(), -1),
       unit_reduced_(layout_.units()) {
   if (!layout_.needs_gradient_slots()) return;

@@ -12,7 +12,8 @@ StepSums::StepSums(const EngineParts& parts, CommunicatorTensorGroup* tensor)
       exact_(parts.layout.chains()),
       scalars_bytes_(ScalarsBytesEach(parts.layout)),
       losses_(parts.device_arena.TakeAs<double>(kSumsRow)),
-      squares_(losses_ + parts.layout.options().micro_batches),
+      weights_(losses_ + parts.layout.options().micro_batches),
+      squares_(weights_ + parts.layout.options().micro_batches),
       all_(static_cast<std::byte*>(parts.device_arena.Take(kScalarsRow)) + scalars_bytes_),
       mine_(all_ - scalars_bytes_) {
   const model::ModelPart& part = parts_.layout.part();
@@ -32,8 +33,10 @@ absl::StatusOr<collective::Communicator::Pending> StepSums::Decide(uint64_t flag
                                                                    device::StepControl* control) {
   device::Ops& ops = parts_.ops();
   const int64_t loss_count = counts_loss() ? parts_.layout.CountedMicroBatches() : 0;
+  const double* const weights = parts_.layout.scripted() ? weights_ : nullptr;
   if (exact_) {
     ops.SumExactScalars(parts_.stream, {.losses = losses_,
+                                        .weights = weights,
                                         .loss_count = loss_count,
                                         .squares = static_cast<device::ExactSum*>(squares_),
                                         .square_count = parts_.layout.counted_ranges(),
@@ -41,6 +44,7 @@ absl::StatusOr<collective::Communicator::Pending> StepSums::Decide(uint64_t flag
                                         .mine = Mine<device::ExactScalars>()});
   } else {
     ops.SumScalars(parts_.stream, {.losses = losses_,
+                                   .weights = weights,
                                    .loss_count = loss_count,
                                    .squares = static_cast<double*>(squares_),
                                    .square_count = parts_.layout.counted_ranges(),
@@ -83,11 +87,11 @@ absl::StatusOr<double> StepSums::SumLosses(std::span<const double> mine) {
   const int64_t count = counts_loss() ? static_cast<int64_t>(mine.size()) : 0;
   if (exact_) {
     ZF_ASSIGN_OR_RETURN(const std::vector<device::ExactScalars> all,
-                        GatherFromHost(device::ExactSumOfScalars(mine.data(), count, nullptr, 0, 0)));
+                        GatherFromHost(device::ExactSumOfScalars(mine.data(), nullptr, count, nullptr, 0, 0)));
     return device::SumOverRanks(all.data(), all_ranks()).loss_sum;
   }
   ZF_ASSIGN_OR_RETURN(const std::vector<device::StepScalars> all,
-                      GatherFromHost(device::SumOfScalars(mine.data(), count, nullptr, 0, 0)));
+                      GatherFromHost(device::SumOfScalars(mine.data(), nullptr, count, nullptr, 0, 0)));
   return device::SumOverRanks(all.data(), all_ranks()).loss_sum;
 }
 

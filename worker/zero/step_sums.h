@@ -2,8 +2,8 @@
 //
 // Each rank squares only the gradients it owns, and of a tensor that all parts of a model have only the first part's,
 // so nothing is counted twice. The ranks' sums are gathered, and every rank adds all of them alike: in rank order, in
-// double (StepScalars, 24 bytes per rank); or, where the number of ranks must change no bit, without rounding
-// (ExactScalars, 344 bytes per rank). So every rank, in every stage, gets the same bits.
+// double (StepScalars, 32 bytes per rank); or, where the number of ranks must change no bit, without rounding
+// (ExactScalars, 512 bytes per rank). So every rank, in every stage, gets the same bits.
 #ifndef ZEROFLEET_WORKER_ZERO_STEP_SUMS_H_
 #define ZEROFLEET_WORKER_ZERO_STEP_SUMS_H_
 
@@ -30,6 +30,8 @@ class StepSums {
 
   // Device memory for the loss of each micro-batch.
   double* losses() const { return losses_; }
+  // And for what each of a foreign model's is divided by.
+  double* weights() const { return weights_; }
   // Squares this rank's shard of the unit's gradient, reduced: one sum for each range that counts
   // (ZeroLayout::Counted).
   void AddSquares(int unit, device::Tensor gradient);
@@ -59,6 +61,7 @@ class StepSums {
   const bool exact_;
   const int64_t scalars_bytes_;  // of one rank
   double* losses_;
+  double* weights_;
   void* squares_;   // double or ExactSum: one for each counted range
   std::byte* all_;  // every rank's StepScalars or ExactScalars, by rank of the view
   void* mine_;      // of a model in parts, in their place among all

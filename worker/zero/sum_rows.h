@@ -10,7 +10,7 @@
 
 namespace zerofleet::zero {
 
-inline constexpr const char* kSumsRow = "sums";             // each micro-batch's loss, each counted range's squares
+inline constexpr const char* kSumsRow = "sums";  // each micro-batch's loss and weight, each counted range's squares
 inline constexpr const char* kScalarsRow = "step scalars";  // this rank's, then every rank's
 
 // What one rank gathers from another.
@@ -25,7 +25,7 @@ inline int64_t ScalarsRowBytes(const ZeroLayout& layout) {
 inline int64_t SumsRowBytes(const ZeroLayout& layout) {
   constexpr int64_t kBytesAtATime = 32768;  // so that the plan does not grow with a few more layers
   const int64_t of_range = layout.chains() ? sizeof(device::ExactSum) : sizeof(double);
-  const int64_t losses = layout.options().micro_batches * static_cast<int64_t>(sizeof(double));
+  const int64_t losses = 2 * layout.options().micro_batches * static_cast<int64_t>(sizeof(double));
   return RoundUp(losses + layout.counted_ranges() * of_range, kBytesAtATime);
 }
 

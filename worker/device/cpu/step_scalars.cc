@@ -7,7 +7,7 @@ namespace zerofleet::device {
 void CpuOps::BeginStep(Stream&, double tokens, StepControl* control) { zerofleet::device::BeginStep(tokens, *control); }
 
 void CpuOps::SumScalars(Stream&, const SumScalarsArguments& p) {
-  *p.mine = SumOfScalars(p.losses, p.loss_count, p.squares, p.square_count, p.flags);
+  *p.mine = SumOfScalars(p.losses, p.weights, p.loss_count, p.squares, p.square_count, p.flags);
 }
 
 void CpuOps::DecideStep(Stream&, const StepScalars* ranks, int64_t count, const StepRule& rule, StepControl* control) {
@@ -15,7 +15,7 @@ void CpuOps::DecideStep(Stream&, const StepScalars* ranks, int64_t count, const 
 }
 
 void CpuOps::SumExactScalars(Stream&, const SumExactScalarsArguments& p) {
-  *p.mine = ExactSumOfScalars(p.losses, p.loss_count, p.squares, p.square_count, p.flags);
+  *p.mine = ExactSumOfScalars(p.losses, p.weights, p.loss_count, p.squares, p.square_count, p.flags);
 }
 
 void CpuOps::DecideStep(Stream&, const ExactScalars* ranks, int64_t count, const StepRule& rule, StepControl* control) {

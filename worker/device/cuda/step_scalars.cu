@@ -11,9 +11,10 @@ __global__ void __launch_bounds__(1) BeginStepKernel(double tokens, StepControl*
   zerofleet::device::BeginStep(tokens, *control);
 }
 
-__global__ void __launch_bounds__(1) SumScalarsKernel(const double* losses, int64_t loss_count, const double* squares,
-                                                      int64_t square_count, uint64_t flags, StepScalars* mine) {
-  *mine = SumOfScalars(losses, loss_count, squares, square_count, flags);
+__global__ void __launch_bounds__(1)
+    SumScalarsKernel(const double* losses, const double* weights, int64_t loss_count, const double* squares,
+                     int64_t square_count, uint64_t flags, StepScalars* mine) {
+  *mine = SumOfScalars(losses, weights, loss_count, squares, square_count, flags);
 }
 
 __global__ void __launch_bounds__(1)
@@ -22,9 +23,9 @@ __global__ void __launch_bounds__(1)
 }
 
 __global__ void __launch_bounds__(1)
-    SumExactScalarsKernel(const double* losses, int64_t loss_count, const ExactSum* squares, int64_t square_count,
-                          uint64_t flags, ExactScalars* mine) {
-  *mine = ExactSumOfScalars(losses, loss_count, squares, square_count, flags);
+    SumExactScalarsKernel(const double* losses, const double* weights, int64_t loss_count, const ExactSum* squares,
+                          int64_t square_count, uint64_t flags, ExactScalars* mine) {
+  *mine = ExactSumOfScalars(losses, weights, loss_count, squares, square_count, flags);
 }
 
 __global__ void __launch_bounds__(1)
@@ -39,8 +40,8 @@ void CudaOps::BeginStep(Stream& stream, double tokens, StepControl* control) {
 }
 
 void CudaOps::SumScalars(Stream& stream, const SumScalarsArguments& p) {
-  Launch(stream, "SumScalars", SumScalarsKernel, dim3(1), dim3(1), 0, p.losses, p.loss_count, p.squares, p.square_count,
-         p.flags, p.mine);
+  Launch(stream, "SumScalars", SumScalarsKernel, dim3(1), dim3(1), 0, p.losses, p.weights, p.loss_count, p.squares,
+         p.square_count, p.flags, p.mine);
 }
 
 void CudaOps::DecideStep(Stream& stream, const StepScalars* ranks, int64_t count, const StepRule& rule,
@@ -49,8 +50,8 @@ void CudaOps::DecideStep(Stream& stream, const StepScalars* ranks, int64_t count
 }
 
 void CudaOps::SumExactScalars(Stream& stream, const SumExactScalarsArguments& p) {
-  Launch(stream, "SumExactScalars", SumExactScalarsKernel, dim3(1), dim3(1), 0, p.losses, p.loss_count, p.squares,
-         p.square_count, p.flags, p.mine);
+  Launch(stream, "SumExactScalars", SumExactScalarsKernel, dim3(1), dim3(1), 0, p.losses, p.weights, p.loss_count,
+         p.squares, p.square_count, p.flags, p.mine);
 }
 
 void CudaOps::DecideStep(Stream& stream, const ExactScalars* ranks, int64_t count, const StepRule& rule,

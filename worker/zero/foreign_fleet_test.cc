@@ -1,0 +1,164 @@
+// A foreign model in the engine: the same bits in every stage and, in the order of samples, in any world; what the loss
+// is divided by comes with the passes.
+#include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/model/foreign_testing.h"
+#include "worker/zero/fleet_testing.h"
+
+namespace zerofleet::zero {
+namespace {
+
+FleetSetup Foreign(int stage, int world_size) {
+  FleetSetup setup;
+  setup.model = model::ForeignConfig();
+  setup.stage = stage;
+  setup.world_size = world_size;
+  setup.steps = 3;
+  setup.make_passes = [](int) { return std::make_unique<model::LinearPasses>(); };
+  return setup;
+}
+
+void ExpectEqual(const FleetResult& got, const FleetResult& want, const std::string& what) {
+  EXPECT_EQ(got.losses, want.losses) << what;
+  EXPECT_EQ(got.grad_norms, want.grad_norms) << what;
+  EXPECT_TRUE(got.states == want.states) << what;
+}
+
+TEST(ForeignFleet, StagesChangeNoBit) {
+  for (const device::DType dtype : {device::DType::kF32, device::DType::kBF16}) {
+    for (const int ranks : {1, 2, 3}) {
+      FleetSetup first = Foreign(0, ranks);
+      first.dtype = dtype;
+      const FleetResult want = TrainFleet(first);
+      EXPECT_LT(want.losses.back(), want.losses.front());
+      for (const int stage : {1, 2, 3}) {
+        FleetSetup setup = Foreign(stage, ranks);
+        setup.dtype = dtype;
+        ExpectEqual(TrainFleet(setup), want,
+                    absl::StrCat(device::DTypeName(dtype), ", stage ", stage, ", ", ranks, " ranks"));
+      }
+    }
+  }
+}
+
+TEST(ForeignFleet, InTheOrderOfSamplesRanksChangeNoBit) {
+  const auto train = [](int stage, int ranks) {
+    FleetSetup setup = Foreign(stage, ranks);
+    setup.leaves = 6;
+    return TrainFleet(setup);
+  };
+  const FleetResult want = train(2, 1);
+  for (const auto& [stage, ranks] : std::vector<std::pair<int, int>>{{0, 2}, {1, 4}, {2, 3}, {3, 1}, {3, 4}}) {
+    ExpectEqual(train(stage, ranks), want, absl::StrCat("stage ", stage, ", ", ranks, " ranks"));
+  }
+}
+
+// Its parameters are 0 here, as TrainFleet begins, and stay so.
+TEST(ForeignFleet, AFrozenUnitHasParametersAlone) {
+  const auto train = [](int stage, int ranks, const std::function<void(TestRank&)>& look = nullptr) {
+    FleetSetup setup = Foreign(stage, ranks);
+    setup.model = model::FrozenForeignConfig();
+    setup.make_passes = [](int) {
+      auto passes = std::make_unique<model::LinearPasses>();
+      passes->frozen = 1;
+      return passes;
+    };
+    if (look) RunFleet(setup, look);
+    return TrainFleet(setup);
+  };
+  const FleetResult want = train(0, 2, [](TestRank& rank) {
+    EXPECT_EQ(rank.layout().optimizer_elements(), 2 * 64);  // 5 and 7, each padded for two ranks
+    EXPECT_EQ(rank.layout().parameter_elements(), 3 * 64);
+  });
+  EXPECT_LT(want.losses.back(), want.losses.front());
+  for (const int stage : {1, 2, 3}) ExpectEqual(train(stage, 2), want, absl::StrCat("stage ", stage));
+  EXPECT_NE(want.losses, TrainFleet(Foreign(0, 2)).losses);
+}
+
+TEST(ForeignFleet, StatesOnTheHostChangeNoBit) {
+  FleetSetup setup = Foreign(3, 2);
+  setup.placement.residence = StatePlacement::Residence::kHost;
+  ExpectEqual(TrainFleet(setup), TrainFleet(Foreign(0, 2)), "offload");
+}
+
+// Samples 1 to 12 in the first step: weights of 3 to 14, and parameters that are 0.
+TEST(ForeignFleet, LossAndGradientAreDividedByTheWeights) {
+  FleetSetup setup = Foreign(2, 2);
+  setup.steps = 1;
+  const FleetResult got = TrainFleet(setup);
+  double weight = 0, factor = 0, squares = 0;
+  for (int sample = 1; sample <= 12; ++sample) {
+    weight += sample + 2;
+    factor += sample + 1;
+  }
+  for (int unit = 0; unit < 3; ++unit) {
+    for (int64_t i = 0; i < model::LinearPasses::kElements[unit]; ++i) {
+      squares += std::pow(double{model::LinearPasses::Goal(unit, i)}, 2);
+    }
+  }
+  EXPECT_NEAR(got.losses[0], factor * squares / 2 / weight, 1e-6);
+  EXPECT_NEAR(got.grad_norms[0], factor * std::sqrt(squares) / weight, 1e-6);
+}
+
+// One rank leaves a unit out; the others wait for nothing that it does not post.
+TEST(ForeignFleet, APassMayLeaveAUnitOut) {
+  for (const int stage : {0, 3}) {
+    FleetSetup setup = Foreign(stage, 2);
+    setup.make_passes = [](int rank) {
+      auto passes = std::make_unique<model::LinearPasses>();
+      if (rank == 1) passes->left_out = 1;
+      return passes;
+    };
+    const FleetResult got = TrainFleet(setup);
+    EXPECT_EQ(got.losses.size(), 3u);
+    EXPECT_NE(got.losses, TrainFleet(Foreign(stage, 2)).losses);
+  }
+}
+
+TEST(ForeignFleet, AnEvaluationIsDividedByItsOwnWeights) {
+  FleetSetup setup = Foreign(3, 2);
+  RunFleet(setup, [&](TestRank& rank) {
+    ZF_CHECK(rank.engine().Initialize(1).ok());
+    const std::vector<int64_t> samples = {int64_t{4} + rank.layout().options().rank};
+    double weight = 0;
+    const absl::StatusOr<double> sum = rank.engine().EvaluateLossSum(
+        2,
+        [&](int64_t pass) {
+          model::MicroBatch batch{1, 1, nullptr, nullptr};
+          batch.samples = samples;
+          return EvaluationBatch{batch, /*counts=*/pass == 0};
+        },
+        &weight);
+    ASSERT_TRUE(sum.ok());
+    EXPECT_EQ(weight, (4 + 2) + (5 + 2));
+    EXPECT_GT(*sum, 0);
+  });
+}
+
+// The head's slot is free while blocks are used; two blocks at once need two.
+TEST(PlanSlots, UnitsInUseAtDifferentTimesShareASlot) {
+  const model::PassScript script = {
+      model::EventsOf("a0 r0 a1 r1 a2 r2 a3 g3 d3 r3 a2 g2 d2 r2 a1 g1 d1 r1 a0 g0 d0 r0"),
+      model::EventsOf("a0 r0 a1 r1 a2 r2 a3 r3")};
+  const SlotPlan parameters = PlanSlots(script, SlotUse::kParameters, {100, 10, 20, 20});
+  EXPECT_THAT(parameters.slot_of_unit, testing::ElementsAre(0, 1, 0, 1));
+  EXPECT_THAT(parameters.unit_of_slot, testing::ElementsAre(0, 3));
+  const SlotPlan gradients = PlanSlots(script, SlotUse::kGradients, {100, 10, 20, 20});
+  EXPECT_THAT(gradients.slot_of_unit, testing::ElementsAre(0, 1, 0, 1));
+}
+
+TEST(PlanSlots, AUnitInUseThroughoutHasItsOwn) {
+  const model::PassScript script = {model::EventsOf("a0 a1 r1 a2 r2 a2 g2 d2 r2 a1 g1 d1 r1 g0 d0 r0"),
+                                    model::EventsOf("a0 a1 r1 a2 r2 r0")};
+  EXPECT_THAT(PlanSlots(script, SlotUse::kParameters, {5, 12, 7}).slot_of_unit, testing::ElementsAre(2, 0, 1));
+}
+
+}  // namespace
+}  // namespace zerofleet::zero
