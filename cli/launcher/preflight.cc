@@ -22,6 +22,7 @@
 #include "worker/checkpoint/same_model.h"
 #include "worker/checkpoint/shard_reader.h"
 #include "worker/device/device.h"
+#include "worker/model/foreign.h"
 #include "worker/trainer/data_feed.h"
 
 namespace zerofleet::cli {
@@ -78,6 +79,16 @@ std::string MixtureText(const v1::Config& config, const trainer::DataFeed& feed,
   return absl::StrJoin(parts, ", ");
 }
 
+// A dataset in Python.
+std::string ForeignDataLine(const v1::Config& config) {
+  const double samples = static_cast<double>(config.steps()) * static_cast<double>(config.batch().global_sequences());
+  std::string line = absl::StrCat(
+      "train: ", Counted(config.data().samples(), "sample"), " of ", config.model().torch(),
+      absl::StrFormat("; the run reads them %.3g times", samples / static_cast<double>(config.data().samples())));
+  if (config.data().validation_samples() == 0) return line;
+  return absl::StrCat(line, "\nvalidation: ", Counted(config.data().validation_samples(), "sample"));
+}
+
 int Threads() { return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 16u)); }
 
 }  // namespace
@@ -92,6 +103,7 @@ absl::Status CheckDevice(const v1::Config& config) {
 
 absl::StatusOr<std::string> CheckDataFiles(const v1::Config& config, std::ostream& progress, const Terminal& terminal,
                                            const std::function<bool()>& cancelled) {
+  if (model::IsForeign(config.model())) return ForeignDataLine(config);
   TextProgress line(progress, terminal, Clock::Real());
   data::TextOptions text;
   text.threads = Threads();

@@ -13,6 +13,7 @@
 #include "cli/planner/paper_tables.h"
 #include "cli/report/bars.h"
 #include "cli/report/table.h"
+#include "worker/model/foreign.h"
 #include "worker/model/spec.h"
 
 namespace zerofleet::cli {
@@ -137,6 +138,11 @@ std::string PredictedFrom(const ClusterPlan& plan) {
 }
 
 absl::StatusOr<ClusterPlan> PlanOnCluster(const std::string& name, const v1::Config& config, const Cluster& cluster) {
+  if (model::IsForeign(config.model())) {
+    return absl::InvalidArgumentError(
+        "model.torch: a plan on a cluster is of a built-in family, whose speed is known beforehand; `zerofleet plan "
+        "CONFIG` has the memory of a module");
+  }
   ClusterPlan plan{.name = name, .config = config, .cluster = cluster};
   ZF_ASSIGN_OR_RETURN(const model::ModelSpec spec, model::ModelSpec::Create(config.model()));
   plan.parameters = static_cast<double>(spec.parameters());

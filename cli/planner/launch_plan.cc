@@ -21,7 +21,7 @@ namespace zerofleet::cli {
 namespace {
 
 int64_t ProcessBytes(const LaunchPlan& launch) {
-  return launch.plan.Bytes(memory::Space::kDevice) + launch.plan.Bytes(memory::Space::kHost) + kCpuOutsideBytes;
+  return launch.plan.Bytes(memory::Space::kDevice) + launch.plan.Bytes(memory::Space::kHost) + launch.outside_bytes;
 }
 
 int64_t BytesOf(const memory::MemoryPlan& plan, memory::Category category) {
@@ -32,6 +32,7 @@ int64_t BytesOf(const memory::MemoryPlan& plan, memory::Category category) {
 
 absl::StatusOr<LaunchPlan> PlanLaunch(const v1::Config& config) {
   LaunchPlan launch;
+  launch.outside_bytes = OutsideBytes(config);
   const int workers = config.parallel().workers();
   ZF_ASSIGN_OR_RETURN(const std::string kind, device::ResolveDeviceKind(config.device()));
   launch.on_cpu = kind == "cpu";

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cli/planner/estimate.h"
+#include "cli/planner/machine.h"
 #include "cli/report/run_record.h"
 #include "worker/memory/arena.h"
 #include "zerofleet/v1/config.pb.h"
@@ -17,6 +18,7 @@ namespace zerofleet::cli {
 struct LaunchPlan {
   memory::MemoryPlan plan;  // of rank 0; on a GPU with the CPU device's scratch, so that the launcher uses no GPU
   double parameters = 0, sent_bytes = 0;
+  int64_t outside_bytes = kCpuOutsideBytes;  // of a process, beside the plan
   bool on_cpu = true;
 };
 

@@ -18,6 +18,7 @@
 #include "bench/kernel_benches.h"
 #include "cli/launcher/local_fleet.h"
 #include "worker/device/device.h"
+#include "worker/model/foreign.h"
 #include "worker/trainer/rank_plan.h"
 
 namespace zerofleet::cli {
@@ -130,6 +131,12 @@ absl::StatusOr<Cluster> MeasureThisMachine(const v1::Config& config) {
   machine.memory_bytes_per_second = machine.host_link_bytes_per_second = memory;
   machine.host_memory_bytes_per_second = memory * workers;
   return machine;
+}
+
+int64_t OutsideBytes(const v1::Config& config) {
+  constexpr int64_t kPython = int64_t{640} << 20;  // the interpreter and PyTorch, as they are after a step
+  if (!model::IsForeign(config.model())) return kCpuOutsideBytes;
+  return kCpuOutsideBytes + kPython + config.model().foreign().saved_bytes();
 }
 
 }  // namespace zerofleet::cli

@@ -14,6 +14,10 @@ namespace zerofleet::cli {
 // the peak; 44 to 57 MiB on 2 cores (docs/planning.md).
 inline constexpr int64_t kCpuOutsideBytes = int64_t{48} << 20;
 
+// The same of a worker of this configuration: of a PyTorch module also Python, PyTorch, and an estimate of what the
+// module's own passes keep.
+int64_t OutsideBytes(const v1::Config& config);
+
 // Bytes that this process and its children may use: the machine's, or the control group's if that is less.
 int64_t UsableMemoryBytes();
 

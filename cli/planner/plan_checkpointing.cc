@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "cli/report/table.h"
+#include "worker/model/foreign.h"
 #include "worker/model/model.h"
 #include "worker/trainer/rank_plan.h"
 
@@ -41,6 +42,7 @@ std::string NameOf(const v1::ActivationConfig& activation) {
 }  // namespace
 
 absl::StatusOr<std::vector<CheckpointingCost>> PlanCheckpointing(const v1::Config& config, device::Device& device) {
+  if (model::IsForeign(config.model())) return std::vector<CheckpointingCost>();  // it does so itself
   ZF_ASSIGN_OR_RETURN(const model::ModelSpec spec, model::ModelSpec::Create(config.model()));
   const auto root = std::llround(std::sqrt(static_cast<double>(config.model().layers())));
   const std::string& chosen = config.activation().checkpointing();

@@ -12,6 +12,7 @@
 #include "cli/report/table.h"
 #include "coordinator/batch_shares.h"
 #include "worker/device/device.h"
+#include "worker/model/foreign.h"
 #include "worker/trainer/rank_plan.h"
 #include "worker/trainer/rules.h"
 #include "worker/trainer/save_choice.h"
@@ -26,8 +27,15 @@ std::string Sequences(const v1::Config& config) {
 }
 
 // Bytes of a worker process on the CPU, where both spaces are its own memory.
-int64_t ProcessBytes(const memory::MemoryPlan& plan) {
-  return plan.Bytes(memory::Space::kDevice) + plan.Bytes(memory::Space::kHost) + kCpuOutsideBytes;
+int64_t ProcessBytes(const v1::Config& config, const memory::MemoryPlan& plan) {
+  return plan.Bytes(memory::Space::kDevice) + plan.Bytes(memory::Space::kHost) + OutsideBytes(config);
+}
+
+// What is said of a PyTorch module, whose activations are in no row of the plan.
+std::string ModuleText(const v1::Config& config) {
+  if (!model::IsForeign(config.model())) return "";
+  return absl::StrCat("The module's own passes keep about ", HumanBytes(config.model().foreign().saved_bytes()),
+                      " from forward to backward, an estimate that no row above holds.\n");
 }
 
 std::string SavesText(const trainer::SaveChoice& saves) {
@@ -110,10 +118,10 @@ std::string MemoryPlanText(const v1::Config& config, const RankMemory& rank, dou
     driver = WrapText(driver, terminal.columns());
   }
   if (!rank.device) {
-    driver =
-        WrapText(absl::StrCat("\nThe worker's process takes about ", HumanBytes(ProcessBytes(plan)),
-                              ": its buffers, and ", HumanBytes(kCpuOutsideBytes), " of code, libraries and stacks.\n"),
-                 terminal.columns());
+    driver = WrapText(
+        absl::StrCat("\nThe worker's process takes about ", HumanBytes(ProcessBytes(config, plan)),
+                     ": its buffers, and ", HumanBytes(OutsideBytes(config)), " of code, libraries and stacks.\n"),
+        terminal.columns());
   }
   const double states = static_cast<double>(plan.Bytes(memory::Space::kDevice, memory::Category::kParameters) +
                                             plan.Bytes(memory::Space::kDevice, memory::Category::kGradients) +
@@ -133,11 +141,14 @@ std::string MemoryPlanText(const v1::Config& config, const RankMemory& rank, dou
       "Model states (parameters, gradients, optimizer): %.2f bytes per parameter, of %.0f with nothing split",
       states / parameters,
       UnsplitBytesPerParameter(config.precision(), **optim::FindOptimizer(config.optimizer().name())));
-  return absl::StrCat(
-      WrapText(title, terminal.columns()), "\n", rows.Render(2, terminal), "\nBy category\n", sums.Render(2, terminal),
-      "\n", WrapText(per_parameter, terminal.columns()), "\n", WrapText(SavesText(rank.saves), terminal.columns()),
-      "\n", WrapText(FractionText(config, rank), terminal.columns()), WrapText(RoundsText(config), terminal.columns()),
-      "\n", CheckpointingText(rank.checkpointing, terminal), tensor, driver);
+  return absl::StrCat(WrapText(title, terminal.columns()), "\n", rows.Render(2, terminal), "\nBy category\n",
+                      sums.Render(2, terminal), "\n", WrapText(per_parameter, terminal.columns()), "\n",
+                      WrapText(SavesText(rank.saves), terminal.columns()), "\n",
+                      WrapText(FractionText(config, rank), terminal.columns()),
+                      WrapText(RoundsText(config), terminal.columns()), "\n",
+                      rank.checkpointing.empty() ? WrapText(ModuleText(config), terminal.columns())
+                                                 : CheckpointingText(rank.checkpointing, terminal),
+                      tensor, driver);
 }
 
 nlohmann::ordered_json MemoryPlanJson(const v1::Config& config, const RankMemory& rank) {
@@ -175,7 +186,7 @@ nlohmann::ordered_json MemoryPlanJson(const v1::Config& config, const RankMemory
                        {"stream_bytes", rank.saves.stream_bytes}};
   if (!rank.saves.reason.empty()) document["saves"]["reason"] = rank.saves.reason;
   document["checkpointing"] = CheckpointingJson(rank.checkpointing);
-  if (!rank.device) document["process_bytes"] = ProcessBytes(plan);
+  if (!rank.device) document["process_bytes"] = ProcessBytes(config, plan);
   if (rank.device) {
     document["gpu"] = {{"planned_bytes", plan.Bytes(memory::Space::kDevice) + rank.device->used_bytes},
                        {"outside_the_plan_bytes", rank.device->used_bytes},

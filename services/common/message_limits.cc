@@ -202,7 +202,9 @@ size_t SequenceLength(const std::string& text, size_t at) {
 }  // namespace
 
 int MostMessageBytes(const v1::Config& config) {
-  const int64_t bytes = kShardRecordBytes + kShardRecordBytesPerLayer * config.model().layers();
+  const int64_t bytes =
+      kShardRecordBytes +
+      kShardRecordBytesPerLayer * std::max<int64_t>(config.model().layers(), config.model().foreign().units_size());
   return static_cast<int>(std::clamp(bytes, kShardRecordBytes, kMostShardRecordBytes));
 }
 

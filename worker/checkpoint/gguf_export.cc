@@ -20,6 +20,7 @@
 #include "worker/checkpoint/tokenizer_files.h"
 #include "worker/checkpoint/weight_file.h"
 #include "worker/model/families.h"
+#include "worker/model/foreign.h"
 #include "worker/model/rotary.h"
 #include "worker/model/sizes.h"
 #include "worker/text/tokenizer.h"
@@ -153,6 +154,10 @@ absl::StatusOr<GgufFacts> FactsOf(const std::string& step_dir, const model::Mode
 
 absl::Status ExportGguf(const std::string& step_dir, const std::string& path, device::DType dtype) {
   ZF_ASSIGN_OR_RETURN(const v1::CheckpointManifest manifest, ReadManifest(step_dir));
+  if (model::IsForeign(manifest.config().model())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(step_dir, ": its model is a PyTorch module, and GGUF files are written of llama alone"));
+  }
   ZF_ASSIGN_OR_RETURN(const model::ModelFamily* family, model::FindModelFamily(manifest.config().model().family()));
   if (!family->rotary()) {
     return absl::InvalidArgumentError(

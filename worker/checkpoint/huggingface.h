@@ -18,7 +18,8 @@ namespace zerofleet::checkpoint {
 
 // Writes `out_dir`/model.safetensors, of `dtype`, and config.json from the committed checkpoint `step_dir`, every byte
 // of which is checked on the way, and its tokenizer if it carries one. FailedPrecondition if any of these files is
-// there already. Memory does not grow with the model (weight_file.h).
+// there already. Of a PyTorch module config.json is what was recorded of it, if anything. Memory does not grow with the
+// model (weight_file.h).
 absl::Status ExportHuggingFace(const std::string& step_dir, const std::string& out_dir,
                                device::DType dtype = device::DType::kF32);
 
@@ -30,7 +31,8 @@ struct ImportStamp {
 
 // Writes `step_dir` as a committed checkpoint at step 0, every state but the weights zero, in one rank's file, from
 // `from`: a Hugging Face directory, or a GGUF file (gguf_source.h), with the tokenizer that is there. `defaults` is a
-// complete configuration, whose model is replaced by what is found. Names with or without the family's prefix and
+// complete configuration, whose model is replaced by what is found; or of a PyTorch module (worker/model/foreign.h),
+// whose parameters `from` must have under their own names. Names with or without the family's prefix and
 // tensors of F32, BF16 or F16 are taken, of GGUF also quantized ones; a head must equal the token embedding where the
 // model is tied; buffers are left out. DataLoss naming file and tensor for anything missing, unknown or of another
 // shape, InvalidArgument for a model this version cannot train, FailedPrecondition if `step_dir` is committed already.

@@ -17,6 +17,7 @@
 #include "worker/checkpoint/tokenizer_files.h"
 #include "worker/checkpoint/weight_file.h"
 #include "worker/model/families.h"
+#include "worker/model/foreign.h"
 #include "worker/model/spec.h"
 #include "worker/text/tokenizer.h"
 
@@ -24,7 +25,7 @@ namespace zerofleet::checkpoint {
 namespace {
 
 // A checkpoint's tensors and the table's are the same, in one order (ValidateManifest).
-absl::Status WriteSafetensors(const std::string& path, const model::ModelFamily& family, const model::ModelSpec& spec,
+absl::Status WriteSafetensors(const std::string& path, bool transposes, const model::ModelSpec& spec,
                               device::DType dtype, const std::string& step_dir,
                               const v1::CheckpointManifest& manifest) {
   ZF_CHECK(manifest.tensors_size() == static_cast<int>(spec.tensors().size()));
@@ -36,7 +37,7 @@ absl::Status WriteSafetensors(const std::string& path, const model::ModelFamily&
     tensor.name = entry.name();
     tensor.dtype = SafetensorsTypeOf(dtype);
     tensor.shape.assign(entry.shape().begin(), entry.shape().end());
-    const bool turned = family.hugging_face.transposes_products && spec.tensors()[weights.size()].projects;
+    const bool turned = transposes && spec.tensors()[weights.size()].projects;
     weights.push_back({.name = entry.name(),
                        .flat_begin = entry.flat_begin(),
                        .flat_end = entry.flat_end(),
@@ -62,7 +63,11 @@ absl::Status WriteSafetensors(const std::string& path, const model::ModelFamily&
 absl::Status ExportHuggingFace(const std::string& step_dir, const std::string& out_dir, device::DType dtype) {
   ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, ReadManifest(step_dir));
   const v1::ModelConfig& model = manifest.config().model();
-  ZF_ASSIGN_OR_RETURN(const model::ModelFamily* family, model::FindModelFamily(model.family()));
+  const bool foreign = model::IsForeign(model);
+  const model::ModelFamily* family = nullptr;
+  if (!foreign) {
+    ZF_ASSIGN_OR_RETURN(family, model::FindModelFamily(model.family()));
+  }
   const std::string weights = JoinPath(out_dir, kHuggingFaceWeightsName),
                     config = JoinPath(out_dir, kHuggingFaceConfigName);
   TokenizerFiles tokenizer;
@@ -81,8 +86,13 @@ absl::Status ExportHuggingFace(const std::string& step_dir, const std::string& o
   }
   ZF_ASSIGN_OR_RETURN(const model::ModelSpec spec, model::ModelSpec::Create(model));
   ZF_RETURN_IF_ERROR(CreateDirectories(out_dir));
-  ZF_RETURN_IF_ERROR(WriteSafetensors(weights, *family, spec, dtype, step_dir, manifest));
+  ZF_RETURN_IF_ERROR(
+      WriteSafetensors(weights, !foreign && family->hugging_face.transposes_products, spec, dtype, step_dir, manifest));
   ZF_RETURN_IF_ERROR(WriteTokenizerFiles(out_dir, tokenizer));
+  if (foreign) {
+    const std::string& text = model.foreign().config_json();
+    return text.empty() ? absl::OkStatus() : WriteFileAtomically(config, text);
+  }
   return WriteFileAtomically(config, HuggingFaceConfigText(*family, model, dtype, end_of_text));
 }
 

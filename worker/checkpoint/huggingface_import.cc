@@ -24,6 +24,7 @@
 #include "worker/checkpoint/tokenizer_files.h"
 #include "worker/checkpoint/transpose.h"
 #include "worker/model/families.h"
+#include "worker/model/foreign.h"
 #include "worker/model/spec.h"
 #include "worker/text/tokenizer.h"
 
@@ -93,8 +94,8 @@ absl::Status CheckNothingLost(const WeightSource& source, const std::string& hf_
 // What is imported, from wherever it is.
 struct Found {
   v1::ModelConfig model;
-  const model::ModelFamily* family = nullptr;
-  std::string facts;  // the file that says the sizes, for errors
+  const model::ModelFamily* family = nullptr;  // null: a PyTorch module
+  std::string facts;                           // the file that says the sizes, for errors
   std::unique_ptr<WeightSource> source;
   TokenizerFiles tokenizer;
 };
@@ -111,6 +112,35 @@ absl::StatusOr<Found> FindInDirectory(const std::string& hf_dir) {
     ZF_ASSIGN_OR_RETURN(found.tokenizer, ReadTokenizerFiles(hf_dir));
   }
   return found;
+}
+
+// A module's names are those of its state_dict already.
+constexpr model::HuggingFaceFormat kModuleFormat = {};
+
+const model::HuggingFaceFormat& FormatOf(const Found& found) {
+  return found.family == nullptr ? kModuleFormat : found.family->hugging_face;
+}
+
+absl::StatusOr<Found> FindOfModule(const std::string& directory, const v1::ModelConfig& model) {
+  Found found;
+  found.facts = absl::StrCat("model.torch ", model.torch());
+  found.model = model;
+  ZF_ASSIGN_OR_RETURN(HuggingFaceSource source, HuggingFaceSource::Open(directory, kModuleFormat));
+  found.source = std::make_unique<HuggingFaceSource>(std::move(source));
+  return found;
+}
+
+// Every name of the source is a parameter's, another name of one, or a buffer's.
+absl::Status CheckNothingLost(const WeightSource& source, const std::string& directory, const v1::ForeignModel& foreign,
+                              const model::ModelSpec& spec) {
+  std::set<std::string> known(foreign.buffers().begin(), foreign.buffers().end());
+  for (const model::TensorSpec& tensor : spec.tensors()) known.insert(tensor.name);
+  for (const v1::ForeignAlias& alias : foreign.aliases()) known.insert(alias.name());
+  for (const std::string& name : source.Names()) {
+    if (known.contains(name)) continue;
+    return absl::DataLossError(absl::StrCat(directory, ": tensor '", name, "' is none of the module's"));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Found> FindInGguf(const std::string& path) {
@@ -149,7 +179,7 @@ class ImportPieces {
     if (tensor_ < spec_.tensors().size()) {
       const model::TensorSpec& tensor = spec_.tensors()[tensor_++];
       values_.resize(static_cast<size_t>(tensor.elements()));
-      ZF_RETURN_IF_ERROR(ReadTensor(*found_.source, found_.family->hugging_face, tensor, values_));
+      ZF_RETURN_IF_ERROR(ReadTensor(*found_.source, FormatOf(found_), tensor, values_));
       return std::as_bytes(std::span<const float>(values_));
     }
     while (vector_ < zeros_left_.size() && zeros_left_[vector_] == 0) ++vector_;
@@ -204,6 +234,7 @@ v1::CheckpointManifest ImportedManifest(const v1::Config& config, const model::M
 
 absl::Status ImportModel(const std::string& from, const std::string& step_dir, const v1::Config& defaults,
                          const ImportStamp& stamp) {
+  const bool foreign = model::IsForeign(defaults.model());
   if (StepOfDirectory(step_dir) > 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(step_dir,
@@ -211,11 +242,14 @@ absl::Status ImportModel(const std::string& from, const std::string& step_dir, c
                      "use ",
                      StepDirectory(ParentOf(step_dir), 0)));
   }
-  ZF_ASSIGN_OR_RETURN(const Found found, IsDirectory(from) ? FindInDirectory(from) : FindInGguf(from));
+  ZF_ASSIGN_OR_RETURN(const Found found, foreign             ? FindOfModule(from, defaults.model())
+                                         : IsDirectory(from) ? FindInDirectory(from)
+                                                             : FindInGguf(from));
   const WeightSource& source = *found.source;
-  const model::HuggingFaceFormat& format = found.family->hugging_face;
+  const model::HuggingFaceFormat& format = FormatOf(found);
   v1::Config config = defaults;
   *config.mutable_model() = found.model;
+  if (foreign) model::FreezeAs({}, *config.mutable_model()->mutable_foreign());  // all weights are in it
   absl::StatusOr<model::ModelSpec> spec = model::ModelSpec::Create(config.model());
   if (!spec.ok()) return Annotate(spec.status(), found.facts);
   ZF_RETURN_IF_ERROR(NameTokenizer(found, step_dir, config.mutable_data()));
@@ -224,8 +258,9 @@ absl::Status ImportModel(const std::string& from, const std::string& step_dir, c
   for (const model::TensorSpec& tensor : spec->tensors()) {
     ZF_RETURN_IF_ERROR(source.Check(SourceName(format, tensor), SourceShape(format, tensor)));
   }
-  ZF_RETURN_IF_ERROR(
-      CheckNothingLost(source, from, *found.family, found.family->rows.head.Tied(model::Sizes(config.model())), *spec));
+  ZF_RETURN_IF_ERROR(foreign ? CheckNothingLost(source, from, config.model().foreign(), *spec)
+                             : CheckNothingLost(source, from, *found.family,
+                                                found.family->rows.head.Tied(model::Sizes(config.model())), *spec));
 
   v1::CheckpointManifest manifest = ImportedManifest(config, *spec, stamp);
   DescribeTokenizer(found.tokenizer, &manifest);

@@ -16,6 +16,7 @@
 #include "worker/checkpoint/shard_format.h"
 #include "worker/checkpoint/tokenizer_files.h"
 #include "worker/model/families.h"
+#include "worker/model/foreign.h"
 #include "worker/model/spec.h"
 #include "worker/optim/loss_scaling.h"
 #include "worker/optim/optimizer.h"
@@ -335,9 +336,11 @@ absl::Status ValidateManifest(const v1::CheckpointManifest& manifest) {
   absl::StatusOr<model::ModelSpec> spec = model::ModelSpec::Create(manifest.config().model(), PartOf(manifest, 0));
   if (!spec.ok()) return Wrong("config", std::string(spec.status().message()));
   const v1::ModelConfig& model = manifest.config().model();
-  ZF_ASSIGN_OR_RETURN(const model::ModelFamily* family, model::FindModelFamily(model.family()));
-  if (!family->grouped_queries() && model.kv_heads() != model.heads()) {
-    return Wrong("config.model.kv_heads", absl::StrCat(model.kv_heads(), ", expected ", model.heads(), " as heads"));
+  if (!model::IsForeign(model)) {
+    ZF_ASSIGN_OR_RETURN(const model::ModelFamily* family, model::FindModelFamily(model.family()));
+    if (!family->grouped_queries() && model.kv_heads() != model.heads()) {
+      return Wrong("config.model.kv_heads", absl::StrCat(model.kv_heads(), ", expected ", model.heads(), " as heads"));
+    }
   }
   ZF_RETURN_IF_ERROR(CheckTensorsOfModel(manifest, *spec));
   const bool frozen = std::any_of(spec->units().begin(), spec->units().end(),

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "proto/json.h"
 #include "worker/model/families.h"
+#include "worker/model/foreign.h"
 
 namespace zerofleet::checkpoint {
 
@@ -15,11 +16,18 @@ absl::Status CheckSameModel(const v1::CheckpointManifest& manifest, const v1::Mo
                             const std::string& path) {
   const v1::ModelConfig& stored = manifest.config().model();
   const nlohmann::ordered_json there = ProtoToJson(stored), here = ProtoToJson(model);
+  const bool modules = model::IsForeign(stored) && model::IsForeign(model);
   for (const auto& [field, value] : there.items()) {
     if (field == "preset" || field == "context" || value == here[field]) continue;  // a preset is but a name
+    if (modules && (field == "torch" || field == "foreign")) continue;              // compared below
     return absl::OutOfRangeError(absl::StrCat("checkpoint ", path, " is of another model: model.", field, " is ",
                                               DumpJson(value), " there and ", DumpJson(here[field]),
                                               " in the configuration"));
+  }
+  if (modules) {
+    const std::string difference = model::DifferenceOf(stored.foreign(), model.foreign());
+    if (difference.empty()) return absl::OkStatus();
+    return absl::OutOfRangeError(absl::StrCat("checkpoint ", path, " is of another module: ", difference));
   }
   const absl::StatusOr<const model::ModelFamily*> family = model::FindModelFamily(model.family());
   if (family.ok() && !(*family)->position_table()) return absl::OkStatus();
@@ -35,6 +43,7 @@ absl::Status CheckBaseModel(const v1::CheckpointManifest& manifest, const v1::Mo
   const v1::ModelConfig& stored = manifest.config().model();
   *as_stored.mutable_freeze() = stored.freeze();
   if (!stored.has_lora()) as_stored.clear_lora();
+  if (as_stored.has_foreign()) model::FreezeAs(stored.foreign(), *as_stored.mutable_foreign());
   return CheckSameModel(manifest, as_stored, path);
 }
 

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "coordinator/batch_shares.h"
+#include "worker/model/foreign.h"
 
 namespace zerofleet::trainer {
 namespace {
@@ -26,6 +27,15 @@ absl::StatusOr<std::unique_ptr<data::Dataset>> OpenFiles(const v1::Config& confi
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DataFeed>> DataFeed::Open(const v1::Config& config, data::TextOptions text) {
+  if (model::IsForeign(config.model())) {
+    const int64_t samples = config.data().samples(), held = config.data().validation_samples();
+    if (samples < 1) return absl::InvalidArgumentError("data.samples: the dataset of model.torch has none");
+    std::unique_ptr<DataFeed> named(new DataFeed(config));
+    named->order_ =
+        std::make_unique<data::Mixture>(config.seed(), std::vector<int64_t>{samples}, std::vector<int64_t>());
+    if (held > 0) named->validation_sets_.push_back({"", 0, held});
+    return named;
+  }
   const std::string& dir = config.checkpoint().dir();
   if (!dir.empty()) text.directory = JoinPath(dir, kTokensName);
   data::TextTokenizer tokenizer(config.data(), std::move(text));
@@ -93,6 +103,7 @@ absl::StatusOr<DataFeed::IdCheck> DataFeed::CheckIds(int threads, const std::fun
 
 v1::DataFingerprint DataFeed::Fingerprint() const {
   v1::DataFingerprint fingerprint;
+  if (training_ == nullptr) return fingerprint;
   *fingerprint.mutable_train() = training_->Files();
   if (validation_ != nullptr) *fingerprint.mutable_validation() = validation_->Files();
   return fingerprint;
@@ -100,6 +111,7 @@ v1::DataFingerprint DataFeed::Fingerprint() const {
 
 DataFeed::Changes DataFeed::ChangesSince(const v1::DataFingerprint& before) const {
   Changes changes;
+  if (training_ == nullptr) return changes;
   changes.training = training_->ChangeSince("data.train", before.train());
   if (validation_ == nullptr || !before.has_validation()) return changes;
   changes.validation = validation_->ChangeSince("data.validation", before.validation());
@@ -129,6 +141,7 @@ void DataFeed::Seek(int64_t step, int64_t samples_consumed, coordinator::Skipped
 
 int64_t DataFeed::CountedTokens(int64_t step) const {
   const int64_t sequences = config_.batch().global_sequences();
+  if (training_ == nullptr) return 0;
   if (!marks_targets()) return sequences * config_.model().context();
   const int64_t first = (step - 1 - cursor_step_) * sequences;
   int64_t counted = 0;
@@ -143,7 +156,11 @@ absl::StatusOr<model::MicroBatch> DataFeed::TrainingBatch(int64_t step, int numb
   // Counted from the cursor.
   const int64_t step_begins = (step - 1 - cursor_step_) * config_.batch().global_sequences();
   const int64_t first = step_begins + coordinator::FirstSequenceOf(config_, ranks_, number, micro_batch);
-  return Fill(*training_, sequences, [&](int64_t i) { return order_->Sample(skipped_.Place(cursor_, first + i)); });
+  const auto sample = [&](int64_t i) { return order_->Sample(skipped_.Place(cursor_, first + i)); };
+  if (training_ == nullptr) {
+    return Name(sequences, /*validation=*/false, static_cast<uint64_t>(skipped_.Place(cursor_, first)), sample);
+  }
+  return Fill(*training_, sequences, sample);
 }
 
 int64_t DataFeed::EvaluationSamples(int set) const {
@@ -179,8 +196,23 @@ absl::StatusOr<zero::EvaluationBatch> DataFeed::Evaluation(int64_t pass, int set
   const int64_t end = std::min(dealt ? samples : samples * (rank_ + 1) / ranks_, begin + sequences);
   const bool counts = begin < end;
   const auto sample = [&](int64_t i) { return first + (counts ? begin + i : 0); };
+  if (training_ == nullptr) {
+    const auto position = static_cast<uint64_t>(sample(0));
+    return zero::EvaluationBatch{Name(counts ? end - begin : 1, /*validation=*/true, position, sample), counts};
+  }
   ZF_ASSIGN_OR_RETURN(model::MicroBatch batch, Fill(*validation_, counts ? end - begin : 1, sample));
   return zero::EvaluationBatch{batch, counts};
+}
+
+model::MicroBatch DataFeed::Name(int64_t sequences, bool validation, uint64_t position,
+                                 const std::function<int64_t(int64_t)>& sample) {
+  named_.clear();
+  for (int64_t i = 0; i < sequences; ++i) named_.push_back(sample(i));
+  model::MicroBatch batch{sequences, config_.model().context(), nullptr, nullptr};
+  batch.samples = named_;
+  batch.validation = validation;
+  batch.position = position;
+  return batch;
 }
 
 absl::StatusOr<model::MicroBatch> DataFeed::Fill(const data::Dataset& dataset, int64_t sequences,

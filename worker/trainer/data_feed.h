@@ -64,6 +64,7 @@ class DataFeed {
   }
 
   // Tokens of the step's global batch whose targets count, at least 1: what its loss is divided by, on every rank.
+  // For a foreign model 0: its passes tell.
   int64_t CountedTokens(int64_t step) const;
   // The batch of the rank with this number in the data group: any rank can make any rank's. One that has none in this
   // round is given another one's, which does not count.
@@ -72,7 +73,7 @@ class DataFeed {
   // What a run that stands behind `step` has taken of each set; nothing if data.train is no mixture.
   std::vector<v1::SetShare> Shares(int64_t step) const;
 
-  bool has_validation() const { return validation_ != nullptr; }
+  bool has_validation() const { return !validation_sets_.empty(); }
   // One set of data.validation, by its number in validation_sets().
   struct ValidationSet {
     std::string name;  // empty where there is one without a name
@@ -96,10 +97,14 @@ class DataFeed {
   int64_t EvaluationSamples(int set) const;
   absl::StatusOr<model::MicroBatch> Fill(const data::Dataset& dataset, int64_t sequences,
                                          const std::function<int64_t(int64_t)>& sample);
+  // A foreign model's samples are Python's: their numbers.
+  model::MicroBatch Name(int64_t sequences, bool validation, uint64_t position,
+                         const std::function<int64_t(int64_t)>& sample);
 
   const v1::Config config_;
   std::unique_ptr<data::Dataset> training_, validation_;
   std::vector<ValidationSet> validation_sets_;
+  std::vector<int64_t> named_;  // of the batch that Name made last
   std::unique_ptr<data::Mixture> order_;
   int rank_ = 0, ranks_ = 1;  // of the data group
   device::Device* device_ = nullptr;

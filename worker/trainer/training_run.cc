@@ -15,6 +15,7 @@
 #include "coordinator/config_digest.h"
 #include "worker/checkpoint/catalog.h"
 #include "worker/checkpoint/manifest.h"
+#include "worker/model/foreign.h"
 #include "worker/optim/loss_scaling.h"
 #include "worker/optim/optimizer.h"
 #include "worker/optim/schedule.h"
@@ -54,8 +55,9 @@ absl::Status CheckPackingOn(const v1::DataConfig& config, const device::Device& 
 // The GPU's attention kernels keep tiles of heads in shared memory (worker/device/cuda/attention_tiled.h).
 absl::Status CheckHeadsOn(const v1::ModelConfig& config, const device::Device& device) {
   constexpr int64_t kMostOnCuda = 256;
+  if (model::IsForeign(config) || device.kind() != "cuda") return absl::OkStatus();
   const int64_t size = config.head_size() > 0 ? config.head_size() : config.hidden() / config.heads();
-  if (size <= kMostOnCuda || device.kind() != "cuda") return absl::OkStatus();
+  if (size <= kMostOnCuda) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat("model: heads of ", size,
                                                     " elements are not supported on device cuda, which takes at most ",
                                                     kMostOnCuda, "; use more heads, or device: cpu"));
@@ -85,7 +87,8 @@ absl::Status CheckOffloadOn(const v1::OffloadConfig& config, const device::Devic
 absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Config& config, device::Device& device,
                                                                   const Clock& clock, MetricsSink& metrics,
                                                                   std::shared_ptr<SnapshotStore> snapshots,
-                                                                  data::TextOptions text) {
+                                                                  data::TextOptions text,
+                                                                  model::ForeignPasses* passes) {
   ZF_ASSIGN_OR_RETURN(model::ModelSpec spec, model::ModelSpec::Create(config.model()));
   const int tensor = static_cast<int>(config.parallel().tensor());
   ZF_RETURN_IF_ERROR(model::ModelSpec::Create(config.model(), {.index = 0, .count = tensor}).status());
@@ -98,10 +101,19 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Conf
   ZF_RETURN_IF_ERROR(CheckOffloadOn(config.offload(), device));
   ZF_RETURN_IF_ERROR(CheckPackingOn(config.data(), device));
   ZF_RETURN_IF_ERROR(CheckHeadsOn(config.model(), device));
-  ZF_ASSIGN_OR_RETURN(const model::ModelRun how, ModelRunOf(config));
+  ZF_ASSIGN_OR_RETURN(model::ModelRun how, ModelRunOf(config));
+  how.passes = passes;
   ZF_ASSIGN_OR_RETURN(run->model_, model::Model::Create(config.model(), how, device));
   ZF_ASSIGN_OR_RETURN(run->feed_, DataFeed::Open(config, std::move(text)));
   ZF_ASSIGN_OR_RETURN(run->arithmetic_, ArithmeticOf(device, how.dtype));
+  if (model::IsForeign(config.model()) && passes != nullptr) {
+    ZF_RETURN_IF_ERROR(passes->Prepare(config));
+    for (const auto& [name, value] : passes->Facts()) {
+      v1::Fact& fact = *run->arithmetic_.Add();
+      fact.set_name(name);
+      fact.set_value(value);
+    }
+  }
   const double tokens =
       static_cast<double>(config.steps()) * config.batch().global_sequences() * config.model().context();
   const double flops = run->spec_.FlopsPerToken() * tokens / config.parallel().workers();
@@ -110,7 +122,8 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Conf
 }
 
 Environment TrainingRun::environment() const {
-  Environment environment = DataOf(feed_->Fingerprint());
+  Environment environment;
+  if (!model::IsForeign(config_.model())) environment = DataOf(feed_->Fingerprint());
   environment.MergeFrom(arithmetic_);
   return environment;
 }
@@ -326,10 +339,12 @@ absl::StatusOr<v1::EvaluateEvent> TrainingRun::Evaluate(int64_t step) {
   event.set_step(step);
   double loss_of_all = 0, tokens_of_all = 0;
   for (int set = 0; set < std::ssize(feed_->validation_sets()); ++set) {
+    const bool foreign = model::IsForeign(config_.model());
+    auto tokens = foreign ? 0 : static_cast<double>(feed_->EvaluationTokens(set));
     ZF_ASSIGN_OR_RETURN(const double loss_sum,
-                        view_->engine->EvaluateLossSum(feed_->EvaluationPasses(set),
-                                                       [&](int64_t pass) { return feed_->Evaluation(pass, set); }));
-    const auto tokens = static_cast<double>(feed_->EvaluationTokens(set));
+                        view_->engine->EvaluateLossSum(
+                            feed_->EvaluationPasses(set), [&](int64_t pass) { return feed_->Evaluation(pass, set); },
+                            foreign ? &tokens : nullptr));
     loss_of_all += loss_sum;
     tokens_of_all += tokens;
     const std::string& name = feed_->validation_sets()[set].name;

@@ -48,10 +48,12 @@ class TrainingRun {
  public:
   // The parts that no view changes: model, data. `device` and `clock` outlive the run, which gives up the memory of
   // `snapshots` at its end. Without a store the run has one of its own. `text`: DataFeed::Open.
+  // `passes`: of a foreign model; outlives the run.
   static absl::StatusOr<std::unique_ptr<TrainingRun>> Prepare(const v1::Config& config, device::Device& device,
                                                               const Clock& clock, MetricsSink& metrics,
                                                               std::shared_ptr<SnapshotStore> snapshots = nullptr,
-                                                              data::TextOptions text = {});
+                                                              data::TextOptions text = {},
+                                                              model::ForeignPasses* passes = nullptr);
   ~TrainingRun();
   std::string config_digest() const;
   // What it reads and computes with.

@@ -107,7 +107,7 @@ absl::Status WorkerLife::Prepare(const v1::Config& config) {
   const auto stopped = [this] { return options_.stop_signal() != 0; };
   absl::StatusOr<std::unique_ptr<TrainingRun>> run =
       TrainingRun::Prepare(config, *device_, clock_, metrics_, options_.snapshots,
-                           {"", options_.device.threads, nullptr, stopped, std::nullopt});
+                           {"", options_.device.threads, nullptr, stopped, std::nullopt}, options_.passes);
   if (absl::IsCancelled(run.status())) return SignalledEarly();
   if (!run.ok()) return run.status();
   run_ = *std::move(run);

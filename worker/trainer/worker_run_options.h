@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/device/device.h"
+#include "worker/model/model.h"
 #include "worker/trainer/snapshot_peers.h"
 #include "worker/trainer/snapshot_store.h"
 #include "zerofleet/v1/coordinator.pb.h"
@@ -45,6 +46,8 @@ struct WorkerRunOptions {
   // none can be copied to another worker, or fetched.
   std::shared_ptr<SnapshotStore> snapshots = std::make_shared<SnapshotStore>();
   SnapshotPeers* peers = nullptr;
+  // Computes the passes of a foreign model (worker/model/foreign.h); null where this process has nobody who can.
+  model::ForeignPasses* passes = nullptr;
   // Called, from any thread and perhaps more than once, when the run is lost: from then on the call is about to return,
   // unless a device that hangs prevents it.
   std::function<void(const absl::Status&)> lost = [](const absl::Status&) {};
