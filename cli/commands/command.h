@@ -9,7 +9,9 @@
 #include <iosfwd>
 
 #include "absl/status/statusor.h"
+#include "cli/launcher/child_process.h"
 #include "cli/report/terminal.h"
+#include "worker/model/model.h"
 
 namespace CLI {
 class App;
@@ -17,11 +19,21 @@ class App;
 
 namespace zerofleet::cli {
 
+// The program that this command line runs in, where that is not our executable: Python, which has the package
+// `zerofleet` (python/).
+struct Host {
+  ProcessCommand command;                  // starts another process of the same kind
+  model::ForeignPasses* passes = nullptr;  // of a PyTorch module; for workers
+};
+
 // Where a command writes. Results go to `out`, progress and errors to `err`.
 struct Output {
   std::ostream& out;
   std::ostream& err;
   Terminal out_terminal, err_terminal;  // what the two are shown on
+  const Host* host = nullptr;           // null: our executable
+
+  ProcessCommand command() const { return host == nullptr ? ProcessCommand() : host->command; }
 };
 
 // Runs the chosen command. The value is the exit code; an error is printed as one line and determines the code.
@@ -29,6 +41,7 @@ using CommandBody = std::function<absl::StatusOr<int>(const Output&)>;
 
 // Adds the command to `app`; its parser's callback sets `body`.
 void AddTrainCommand(CLI::App& app, CommandBody& body);
+void AddRunCommand(CLI::App& app, CommandBody& body);
 void AddCoordinatorCommand(CLI::App& app, CommandBody& body);
 void AddWorkerCommand(CLI::App& app, CommandBody& body);
 void AddStatusCommand(CLI::App& app, CommandBody& body);
@@ -42,6 +55,7 @@ void AddTokenizeCommand(CLI::App& app, CommandBody& body);
 void AddBenchCommand(CLI::App& app, CommandBody& body);
 void AddCompletionCommand(CLI::App& app, CommandBody& body);
 void AddHelpCommand(CLI::App& app, CommandBody& body);
+void AddConfigCommand(CLI::App& app, CommandBody& body);
 void AddConfigSchemaCommand(CLI::App& app, CommandBody& body);
 
 }  // namespace zerofleet::cli

@@ -33,10 +33,11 @@ constexpr int kUsage = 2, kResources = 3;
 constexpr size_t kLongestShown = 60;
 
 using AddCommand = void (*)(CLI::App& app, CommandBody& body);
-constexpr AddCommand kCommands[] = {AddTrainCommand,    AddCoordinatorCommand, AddWorkerCommand,      AddStatusCommand,
-                                    AddPlanCommand,     AddReportCommand,      AddCheckpointCommand,  AddEvalCommand,
-                                    AddGenerateCommand, AddSweepCommand,       AddTokenizeCommand,    AddBenchCommand,
-                                    AddHelpCommand,     AddCompletionCommand,  AddConfigSchemaCommand};
+constexpr AddCommand kCommands[] = {
+    AddTrainCommand,  AddRunCommand,         AddCoordinatorCommand, AddWorkerCommand, AddStatusCommand,
+    AddPlanCommand,   AddReportCommand,      AddCheckpointCommand,  AddEvalCommand,   AddGenerateCommand,
+    AddSweepCommand,  AddTokenizeCommand,    AddBenchCommand,       AddHelpCommand,   AddCompletionCommand,
+    AddConfigCommand, AddConfigSchemaCommand};
 
 std::string VersionText() {
   const services::BuildInfo& build = services::GetBuildInfo();
@@ -66,7 +67,6 @@ struct CommandWord {
 
 // The names that other tools use.
 constexpr CommandWord kCommandWords[] = {
-    {"run", "train"},
     {"start", "train"},
     {"launch", "train"},
     {"fit", "train"},

@@ -55,13 +55,15 @@ absl::StatusOr<std::vector<int64_t>> CheckAll(const SweepFlags& flags, const std
 }
 
 // The exit code of a run; a signal that has come goes to it.
-absl::StatusOr<int> RunOne(const SweepFlags& flags, const SweepRun& run, StopSignals& signals) {
+absl::StatusOr<int> RunOne(const SweepFlags& flags, const SweepRun& run, const ProcessCommand& command,
+                           StopSignals& signals) {
   std::vector<std::string> arguments = {"train", flags.config, "--report", ReportOf(flags, run)};
   for (const std::string& setting : SettingsOf(flags, run)) {
     arguments.emplace_back("--set");
     arguments.push_back(setting);
   }
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<ChildProcess> child, ChildProcess::Start(run.name, arguments, ""));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<ChildProcess> child,
+                      ChildProcess::Start(run.name, arguments, "", /*file=*/nullptr, command));
   bool told = false;
   while (!child->HasEnded()) {
     signals.Wait(kPollSeconds);
@@ -90,7 +92,7 @@ absl::StatusOr<int> RunSweep(const SweepFlags& flags, const Output& output) {
     if (outcomes[i].ended || signals.First() != 0) continue;
     output.err << "sweep: run " << i + 1 << " of " << runs.size() << ": " << absl::StrJoin(runs[i].settings, " ")
                << std::endl;
-    ZF_ASSIGN_OR_RETURN(const int exit_code, RunOne(flags, runs[i], signals));
+    ZF_ASSIGN_OR_RETURN(const int exit_code, RunOne(flags, runs[i], output.command(), signals));
     outcomes[i] = OutcomeOf(ReportOf(flags, runs[i]), steps[i]);
     // A run that diverges or is refused is a result, too.
     if (exit_code != 0) output.err << "sweep: " << runs[i].name << " ended with exit code " << exit_code << std::endl;

@@ -20,6 +20,7 @@
 #include "absl/time/time.h"
 #include "base/status.h"
 #include "cli/commands/command.h"
+#include "cli/commands/python.h"
 #include "cli/commands/run_name.h"
 #include "cli/config/config.h"
 #include "cli/config/open_keys.h"
@@ -38,6 +39,7 @@
 #include "cli/report/run_record.h"
 #include "cli/report/tensorboard.h"
 #include "worker/device/device.h"
+#include "worker/model/foreign.h"
 #include "worker/trainer/rules.h"
 
 namespace zerofleet::cli {
@@ -88,6 +90,23 @@ absl::StatusOr<std::vector<ConfigOverride>> WithPick(const TrainOptions& options
   return overrides;
 }
 
+// The same command, given to the Python package.
+absl::Status HandOver(const TrainOptions& options) {
+  std::vector<std::string> arguments = {"-m", "zerofleet", "train", options.config};
+  const auto add = [&](const char* flag, const std::string& value) {
+    if (!value.empty()) arguments.insert(arguments.end(), {flag, value});
+  };
+  for (const std::string& set : options.sets) add("--set", set);
+  add("--workers", options.workers);
+  add("--device", options.device);
+  add("--report", options.report);
+  add("--tensorboard", options.tensorboard);
+  add("--resume", options.resume);
+  add("--metrics-port", options.metrics_port > 0 ? absl::StrCat(options.metrics_port) : "");
+  add("--run-name", options.run_name);
+  return BecomePython(PythonOf(""), arguments);
+}
+
 absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, StopSignals& signals,
                           ExitWatchdog& watchdog) {
   signal(SIGPIPE, SIG_IGN);  // a closed pipe must not end the run
@@ -96,6 +115,10 @@ absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, Sto
     ZF_ASSIGN_OR_RETURN(overrides, WithPick(options, std::move(overrides), output.err));
   }
   ZF_ASSIGN_OR_RETURN(const v1::Config given, LoadConfig(options.config, overrides));
+  if (model::IsForeign(given.model())) {
+    if (options.choose) return absl::InvalidArgumentError("--auto: is not supported with model.torch; leave it out");
+    if (output.host == nullptr) return HandOver(options);
+  }
   ZF_ASSIGN_OR_RETURN(const v1::Config config,
                       WithPlannedFraction(given, ThreadsPerWorker(given.parallel().workers())));
   if (given.offload().fraction() == trainer::kFractionByPlan) {
@@ -142,10 +165,11 @@ absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, Sto
   output.err << WrapText(*data, output.err_terminal.text_columns(), /*indent=*/2) << "\n";
   output.err << LaunchText(config, launch, output.err_terminal.text_columns()) << std::endl;
   auto guard = std::make_unique<LaunchGuard>(kStartLimit, signals);
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<LocalFleet> fleet,
-                      LocalFleet::Start({config, options.resume, options.metrics_port,
-                                         options.run_name.empty() ? RunNameOf(options.config) : options.run_name},
-                                        *directory));
+  ZF_ASSIGN_OR_RETURN(
+      const std::unique_ptr<LocalFleet> fleet,
+      LocalFleet::Start({config, options.resume, options.metrics_port,
+                         options.run_name.empty() ? RunNameOf(options.config) : options.run_name, output.command()},
+                        *directory));
   guard.reset();
   // From here on the run ends well or badly, but the process ends.
   const absl::Cleanup leaving = [&] {

@@ -198,6 +198,7 @@ absl::StatusOr<int> RunWorkerCommand(const WorkerFlags& flags, const Output& out
     if (!flags.quiet) progress.Show(event);
   };
   options.note = [&logger](const std::string& line) { logger.Warning(line); };
+  if (output.host != nullptr) options.passes = output.host->passes;
   options.lost = [&watchdog](const absl::Status& reason) { watchdog.Arm(reason); };
   const absl::StatusOr<trainer::WorkerRunResult> result =
       trainer::RunWorker(options, *session, status, *metrics, Clock::Real());
@@ -269,6 +270,7 @@ absl::StatusOr<int> RunLocal(const WorkerFlags& flags, const std::vector<std::st
     if (flags.quiet || number > 0) arguments.push_back("--quiet");  // all see the same run
     return arguments;
   };
+  options.command = output.command();
   options.run_goes_on = [&] { return RunGoesOn(*coordinator); };
   options.note = [&output](const std::string& line) { output.err << line << std::endl; };
   return RunLocalWorkers(options, signals);

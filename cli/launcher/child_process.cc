@@ -59,7 +59,8 @@ void SetAttributes(posix_spawnattr_t* attributes) {
 absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(std::string name,
                                                                   const std::vector<std::string>& arguments,
                                                                   const std::string& log_path,
-                                                                  const InheritedFile* file) {
+                                                                  const InheritedFile* file,
+                                                                  const ProcessCommand& command) {
   int out[2];
   if (pipe2(out, O_CLOEXEC) != 0) {
     return absl::ResourceExhaustedError(absl::StrCat("no pipe for ", name, ": ", std::strerror(errno)));
@@ -70,7 +71,10 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(std::string na
     return log.status();
   }
   const int64_t log_begin = lseek(log->descriptor, 0, SEEK_END);
-  std::vector<std::string> texts = {"zerofleet"}, environment = ChildEnvironment();
+  // An interpreter finds its own files by the name that it is called by.
+  std::vector<std::string> texts = {command.words.empty() ? "zerofleet" : command.program},
+                           environment = ChildEnvironment();
+  texts.insert(texts.end(), command.words.begin(), command.words.end());
   texts.insert(texts.end(), arguments.begin(), arguments.end());
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -85,8 +89,8 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(std::string na
   posix_spawnattr_init(&attributes);
   SetAttributes(&attributes);
   pid_t pid = 0;
-  const int error =
-      posix_spawn(&pid, "/proc/self/exe", &actions, &attributes, Pointers(texts).data(), Pointers(environment).data());
+  const int error = posix_spawn(&pid, command.program.c_str(), &actions, &attributes, Pointers(texts).data(),
+                                Pointers(environment).data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   close(out[1]);

@@ -15,9 +15,16 @@
 
 namespace zerofleet::cli {
 
+// What a process of ours is started with: the executable, and the words before the subcommand. Not this executable
+// where Python has loaded us (python/).
+struct ProcessCommand {
+  std::string program = "/proc/self/exe";
+  std::vector<std::string> words;
+};
+
 class ChildProcess {
  public:
-  // Starts this executable with `arguments`, in a process group of its own, its stderr appended to `log_path`
+  // Starts `command` with `arguments`, in a process group of its own, its stderr appended to `log_path`
   // (empty: this process's own), its stdout to a pipe. It is killed when the calling thread dies, and by the
   // destructor. `name` is for messages. The child inherits `file`, if there is one. Where `log_path` cannot be opened
   // although its directory is made anew, the log is in this process's memory (log_note says why). On an error nothing
@@ -25,7 +32,8 @@ class ChildProcess {
   static absl::StatusOr<std::unique_ptr<ChildProcess>> Start(std::string name,
                                                              const std::vector<std::string>& arguments,
                                                              const std::string& log_path,
-                                                             const InheritedFile* file = nullptr);
+                                                             const InheritedFile* file = nullptr,
+                                                             const ProcessCommand& command = {});
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;

@@ -105,7 +105,8 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> LocalFleet::LaunchCoordinator(cons
   AddCommon(arguments);
   arguments.insert(arguments.end(), {"--run-name", options_.run_name});
   AddMetrics(options_.metrics_port, arguments);
-  return ChildProcess::Start("coordinator", arguments, directory_.log_path("coordinator"), token_file_.get());
+  return ChildProcess::Start("coordinator", arguments, directory_.log_path("coordinator"), token_file_.get(),
+                             options_.command);
 }
 
 absl::Status LocalFleet::StartCoordinator() {
@@ -149,7 +150,7 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> LocalFleet::StartWorker(int number
                                         "info"};
   AddCommon(arguments);
   AddMetrics(options_.metrics_port == 0 ? 0 : options_.metrics_port + 1 + number, arguments);
-  return ChildProcess::Start(name, arguments, directory_.log_path(name), token_file_.get());
+  return ChildProcess::Start(name, arguments, directory_.log_path(name), token_file_.get(), options_.command);
 }
 
 absl::Status LocalFleet::ReplaceWorker(int64_t pid, double now) {

@@ -46,7 +46,7 @@ class LocalWorkers {
   absl::Status Start(int number) {
     ZF_ASSIGN_OR_RETURN(slots_[number].child,
                         ChildProcess::Start(absl::StrCat("worker ", number), options_.arguments(number),
-                                            /*log_path=*/"", options_.file));
+                                            /*log_path=*/"", options_.file, options_.command));
     return absl::OkStatus();
   }
 

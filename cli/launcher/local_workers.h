@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "cli/launcher/child_process.h"
 #include "cli/launcher/inherited_file.h"
 #include "cli/launcher/stop_signals.h"
 
@@ -23,6 +24,7 @@ struct LocalWorkersOptions {
   int max_restarts = 3;  // of each
   // The command line of worker `number`, 0 to workers - 1. Its stderr is this process's.
   std::function<std::vector<std::string>(int number)> arguments;
+  ProcessCommand command = {};
   const InheritedFile* file = nullptr;  // which every child inherits
   // Whether the run's coordinator can be reached and has not ended the run; takes a second or two at most.
   std::function<bool()> run_goes_on;

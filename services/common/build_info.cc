@@ -1,4 +1,4 @@
-// Version, revision and build id of the running executable; see build_info.h.
+// Version, revision and build id of the object that runs; see build_info.h.
 #include "services/common/build_info.h"
 
 #include <elf.h>
@@ -36,8 +36,19 @@ std::string BuildIdInNotes(const char* notes, size_t bytes) {
   return "";
 }
 
-// dl_iterate_phdr visits the executable first; a non-zero return ends the walk there.
-int VisitExecutable(dl_phdr_info* object, size_t, void* result) {
+// The object that this code is in: the executable, or a library that another program has loaded.
+bool Contains(const dl_phdr_info& object, ElfW(Addr) address) {
+  for (int i = 0; i < object.dlpi_phnum; ++i) {
+    const ElfW(Phdr)& segment = object.dlpi_phdr[i];
+    const ElfW(Addr) begin = object.dlpi_addr + segment.p_vaddr;
+    if (segment.p_type == PT_LOAD && address >= begin && address < begin + segment.p_memsz) return true;
+  }
+  return false;
+}
+
+// A non-zero return ends the walk of dl_iterate_phdr.
+int VisitOurs(dl_phdr_info* object, size_t, void* result) {
+  if (!Contains(*object, reinterpret_cast<ElfW(Addr)>(&VisitOurs))) return 0;
   for (int i = 0; i < object->dlpi_phnum; ++i) {
     const ElfW(Phdr)& segment = object->dlpi_phdr[i];
     if (segment.p_type != PT_NOTE) continue;
@@ -53,7 +64,7 @@ BuildInfo Collect() {
   info.version = ZEROFLEET_VERSION;
   info.revision = ZEROFLEET_REVISION;
   info.cuda = ZEROFLEET_WITH_CUDA;
-  dl_iterate_phdr(VisitExecutable, &info.build_id);
+  dl_iterate_phdr(VisitOurs, &info.build_id);
   ZF_CHECK(!info.build_id.empty());  // linked with --build-id
   return info;
 }
