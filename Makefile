@@ -7,7 +7,7 @@ BUILD := build
 # Compilers of a gRPC client take about 1 GiB each; one job per core suits machines with 2 GiB per core.
 JOBS ?= $(shell nproc)
 
-.PHONY: all setup build demo check test test-kubernetes test-alerts gpu-rehearsal mutants chaos chaos-kill-points bench image lint docs format clean help
+.PHONY: all setup build demo check test test-torch test-kubernetes test-alerts gpu-rehearsal mutants chaos chaos-kill-points bench image lint docs format clean help
 
 all: build
 
@@ -32,6 +32,11 @@ test: ## runs every test: unit, sanitizers, fuzz targets, integration
 	@scripts/setup.sh build test
 	@scripts/setup.sh cuda || echo "setup: no CUDA toolchain: the GPU code is not compiled, everything else is tested"
 	@tests/run_all.sh $(JOBS)
+
+TORCH := $(BUILD)/torch
+test-torch: ## tests the Python package with PyTorch, which it installs from PyPI into build/torch: some gigabytes, 20 minutes
+	@scripts/setup.sh build
+	@python/test.sh $(TORCH) $(JOBS)
 
 test-kubernetes: ## validates the chart, installs it into a real API server, trains on two nodes; 45 minutes the first time
 	@scripts/setup.sh build kubernetes

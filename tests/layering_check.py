@@ -36,6 +36,7 @@ SDKS = [
     ("Oniguruma", r"onig", r"worker/text/(pattern|scanners)\.cc"),
     ("utf8proc", r"utf8proc", r"worker/text/unicode\.cc"),
     ("zlib and zstd", r"zlib\.h|zstd\.h", r"worker/data/text_(reader|tokens_test)\.cc"),
+    ("nanobind", r"nanobind/", r"python/src/"),
     ("spdlog", r"spdlog/", r"services/|cli/|base/log"),
 ]
 
@@ -47,7 +48,7 @@ NAMESPACES = {"base/": "zerofleet", "proto/": "zerofleet", "coordinator/": "zero
               "worker/data/": "zerofleet::data",
               "worker/checkpoint/": "zerofleet::checkpoint", "worker/zero/": "zerofleet::zero",
               "worker/inference/": "zerofleet::inference", "worker/trainer/": "zerofleet::trainer",
-              "services/": "zerofleet::services", "bench/": "zerofleet::bench", "cli/": "zerofleet::cli"}
+              "services/": "zerofleet::services", "bench/": "zerofleet::bench", "cli/": "zerofleet::cli", "python/": "zerofleet::python"}
 
 # The decisions that may write what a phase keeps (the structs of coordinator/fleet.h); others read it.
 PHASE_WRITERS = {"forming": "rendezvous|view|recovery|isolation|adoption|coordinator",

@@ -1,0 +1,58 @@
+// The passes of a PyTorch module, computed in Python (zerofleet/passes.py): the seam between the engine and hooks.
+#ifndef ZEROFLEET_PYTHON_SRC_PASSES_H_
+#define ZEROFLEET_PYTHON_SRC_PASSES_H_
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "worker/model/foreign.h"
+
+namespace zerofleet::python {
+
+// Raises zerofleet.Error for a status that is not OK; with the GIL.
+void Raise(const absl::Status& status);
+
+// A pass's units, as Python's hooks see them. A status that is not OK is raised, and remembered for whoever runs the
+// pass: on its way through PyTorch an exception keeps no status code.
+class Units {
+ public:
+  explicit Units(model::ScriptedPass& pass) : pass_(pass) {}
+
+  uintptr_t Acquire(int unit);
+  void Release(int unit);
+  uintptr_t Gradient(int unit);
+  void Deliver(int unit);
+
+  const absl::Status& failure() const { return failure_; }
+
+ private:
+  void Check(const absl::Status& status);
+
+  model::ScriptedPass& pass_;
+  absl::Status failure_;
+};
+
+class PythonPasses : public model::ForeignPasses {
+ public:
+  // `passes` has the methods prepare, facts, train and evaluate.
+  explicit PythonPasses(nanobind::object passes) : passes_(std::move(passes)) {}
+
+  absl::Status Prepare(const v1::Config& config) override;
+  std::vector<model::NamedFact> Facts() override { return facts_; }
+  absl::StatusOr<model::ForeignLoss> Train(const model::ForeignBatch& batch, model::ScriptedPass& units,
+                                           const std::function<void()>& on_backward) override;
+  absl::StatusOr<model::ForeignLoss> Evaluate(const model::ForeignBatch& batch, model::ScriptedPass& units) override;
+
+ private:
+  nanobind::object passes_;
+  std::vector<model::NamedFact> facts_;
+};
+
+}  // namespace zerofleet::python
+
+#endif  // ZEROFLEET_PYTHON_SRC_PASSES_H_

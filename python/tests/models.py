@@ -1,0 +1,192 @@
+"""Small modules for the tests, each a zerofleet.Task of its own: what `model.torch: models:NAME` names."""
+
+import os
+import time
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import zerofleet as zf
+
+VOCAB, CONTEXT = 61, 12
+
+
+class Tokens:
+    """Fixed random sequences."""
+
+    def __init__(self, count, seed=3):
+        self.values = torch.randint(0, VOCAB, (count, CONTEXT), generator=torch.Generator().manual_seed(seed))
+
+    def __len__(self):
+        return len(self.values)
+
+    def __getitem__(self, index):
+        ids = self.values[index]
+        labels = ids.clone()
+        labels[: index % 3] = -100  # so that micro-batches differ in weight
+        return {"input_ids": ids, "labels": labels}
+
+
+class Images:
+    """Fixed random images and classes."""
+
+    def __init__(self, count, seed=4):
+        generator = torch.Generator().manual_seed(seed)
+        self.images = torch.randn(count, 3, 8, 8, generator=generator)
+        self.classes = torch.randint(0, 5, (count,), generator=generator)
+
+    def __len__(self):
+        return len(self.images)
+
+    def __getitem__(self, index):
+        return self.images[index], self.classes[index]
+
+
+def causal_loss(model, batch):
+    """The sum over tokens and their number, as transformers computes the mean."""
+    count = (batch["labels"][:, 1:] != -100).sum()
+    return model(**batch).loss * count, count
+
+
+def seq2seq_loss(model, batch):
+    count = (batch["labels"] != -100).sum()
+    return model(input_ids=batch["input_ids"], labels=batch["labels"]).loss * count, count
+
+
+def class_loss(model, batch):
+    images, classes = batch
+    return F.cross_entropy(model(images).float(), classes, reduction="sum"), len(classes)
+
+
+def build_llama():
+    import transformers as tf
+
+    return tf.LlamaForCausalLM(tf.LlamaConfig(
+        vocab_size=VOCAB, hidden_size=24, intermediate_size=40, num_hidden_layers=3, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=32, attn_implementation="eager"))
+
+
+def build_llama_checkpointed():
+    model = build_llama()
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    return model
+
+
+def build_qwen2():
+    import transformers as tf
+
+    return tf.Qwen2ForCausalLM(tf.Qwen2Config(
+        vocab_size=VOCAB, hidden_size=24, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=32, tie_word_embeddings=True, attn_implementation="eager"))
+
+
+def build_gpt2():
+    import transformers as tf
+
+    return tf.GPT2LMHeadModel(tf.GPT2Config(
+        vocab_size=VOCAB, n_positions=32, n_embd=24, n_layer=3, n_head=4, resid_pdrop=0.1, embd_pdrop=0.1,
+        attn_pdrop=0.1, attn_implementation="eager"))
+
+
+def build_t5():
+    import transformers as tf
+
+    return tf.T5ForConditionalGeneration(tf.T5Config(
+        vocab_size=VOCAB, d_model=24, d_kv=6, d_ff=40, num_layers=2, num_decoder_layers=2, num_heads=4,
+        dropout_rate=0.0, decoder_start_token_id=0, pad_token_id=0))
+
+
+class ConvNet(nn.Module):
+    """Convolutions of different sizes, and a layer that is not used."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.GroupNorm(2, 8))
+        self.second = nn.Conv2d(8, 16, 3, padding=1, stride=2)
+        self.spare = nn.Linear(16, 16)
+        self.last = nn.Linear(16, 5)
+
+    def forward(self, x):
+        x = F.relu(self.second(F.relu(self.first(x))))
+        return self.last(x.mean(dim=(2, 3)))
+
+
+class Branches(nn.Module):
+    """Blocks of which every micro-batch leaves one out, and which one depends on the data."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(VOCAB, 16)
+        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 16)) for _ in range(4))
+        self.head = nn.Linear(16, VOCAB)
+
+    def forward(self, ids):
+        x = self.embed(ids)
+        skipped = -1 if isinstance(ids, torch._subclasses.FakeTensor) else int(ids.sum()) % 4
+        for i, block in enumerate(self.blocks):
+            if i != skipped:
+                x = x + block(x)
+        return self.head(x)
+
+
+def branches_loss(model, batch):
+    ids = batch["input_ids"]
+    logits = model(ids[:, :-1]).float()
+    return F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="sum"), ids[:, 1:].numel()
+
+
+class Stop(torch.autograd.Function):
+    """Nothing, but for the first backward at a step of ZF_TEST_MARK: writes the process's id there, and waits to be
+    killed."""
+
+    passes = 0
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        mark = os.environ.get("ZF_TEST_MARK")
+        Stop.passes += 1
+        if mark and Stop.passes == 14:  # in the fifth step of three micro-batches
+            try:
+                with open(mark, "x") as file:
+                    file.write(f"{os.getpid()}\n")
+                time.sleep(100)
+            except FileExistsError:
+                pass
+        return grad
+
+
+class Slow(Branches):
+    """Branches that can be stopped in the middle of a backward pass."""
+
+    def forward(self, ids):
+        x = self.embed(ids)
+        for i, block in enumerate(self.blocks):
+            x = x + block(x)
+            if i == 1:
+                x = Stop.apply(x)
+        return self.head(x)
+
+
+def build_lora():
+    import peft
+
+    return peft.get_peft_model(build_llama(), peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"]))
+
+
+llama_from_folder = zf.Task(build_llama, Tokens(40), causal_loss, weights=os.environ.get("ZF_TEST_WEIGHTS"))
+slow = zf.Task(Slow, Tokens(40), branches_loss)
+lora_from_folder = zf.Task(build_lora, Tokens(40), causal_loss, weights=os.environ.get("ZF_TEST_WEIGHTS"))
+lora = zf.Task(build_lora, Tokens(40), causal_loss, units=["LlamaDecoderLayer"])
+llama = zf.Task(build_llama, Tokens(40), causal_loss, validation=Tokens(10, 5), units=["LlamaDecoderLayer"])
+llama_checkpointed = zf.Task(build_llama_checkpointed, Tokens(40), causal_loss, units=["LlamaDecoderLayer"])
+qwen2 = zf.Task(build_qwen2, Tokens(40), causal_loss, units=["Qwen2DecoderLayer", "model.embed_tokens"])
+gpt2 = zf.Task(build_gpt2, Tokens(40), causal_loss)
+t5 = zf.Task(build_t5, Tokens(40), seq2seq_loss, units=["T5Block"])
+cnn = zf.Task(ConvNet, Images(40), class_loss, units=["first", "second", "spare", "last"])
+branches = zf.Task(Branches, Tokens(40), branches_loss)
+ALL = ("llama", "llama_checkpointed", "qwen2", "gpt2", "t5", "cnn", "branches")

@@ -1,0 +1,55 @@
+"""DeepSpeed's configurations: values land where they mean the same, and every key has a fate."""
+
+import json
+
+import pytest
+
+from zerofleet.deepspeed import to_yaml, translate
+from zerofleet.errors import Error
+
+STAGE3 = {
+    "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2, "bf16": {"enabled": True},
+    "gradient_clipping": 0.5, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "betas": [0.9, 0.99], "eps": 1e-6,
+                                                                       "weight_decay": 0.01}},
+    "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_num_steps": 10, "total_num_steps": 200}},
+    "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "pin_memory": True},
+                          "overlap_comm": True, "stage3_max_live_parameters": 1e9},
+    "steps_per_print": 10, "something_else": 1,
+}
+
+
+def test_values_land_where_they_mean_the_same():
+    config, _ = translate(STAGE3, workers=3)
+    assert config == {
+        "batch": {"micro_sequences": 4, "global_sequences": 24}, "precision": "bf16",
+        "optimizer": {"name": "adamw", "learning_rate": 1e-4, "beta1": 0.9, "beta2": 0.99, "epsilon": 1e-6,
+                      "weight_decay": 0.01, "grad_clip": 0.5},
+        "schedule": {"decay": "linear", "min_learning_rate": 0.0, "warmup_steps": 10}, "steps": 200,
+        "parallel": {"zero_stage": 3, "workers": 3}, "offload": {"optimizer": "cpu"}}
+
+
+def test_every_key_has_a_fate(tmp_path):
+    path = tmp_path / "ds.json"
+    path.write_text(json.dumps(STAGE3))
+    text = to_yaml(str(path), 3)
+    for key in ("zero_optimization.overlap_comm", "zero_optimization.stage3_max_live_parameters", "steps_per_print",
+                "something_else", "zero_optimization.offload_optimizer.pin_memory"):
+        assert f"#   {key} -> " in text
+    assert "    micro_sequences" not in text and "  micro_sequences: 4" in text
+
+
+@pytest.mark.parametrize("change, message", [
+    ({"optimizer": {"type": "Lion"}}, "optimizer.type: Lion is not supported"),
+    ({"scheduler": {"type": "OneCycle"}}, "scheduler.type: OneCycle is not supported"),
+    ({"optimizer": {"type": "Adam", "params": {"adam_w_mode": False}}}, "L2 regularisation"),
+])
+def test_what_would_train_another_thing_is_refused(change, message):
+    with pytest.raises(Error, match=message):
+        translate({**STAGE3, **change})
+
+
+def test_fp16_becomes_bf16_and_says_so():
+    config, fates = translate({"fp16": {"enabled": True, "initial_scale_power": 16}})
+    assert config["precision"] == "bf16"
+    assert any("fp16 is not supported" in text for key, text in fates if key == "fp16.enabled")
+    assert ("fp16.initial_scale_power", "left out: there is no loss scale in bf16 and fp32") in fates

@@ -1,0 +1,154 @@
+"""What goes wrong is one line that says what, where, and what would be right; and nothing is left behind."""
+
+import json
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+import fleet
+import zerofleet
+
+LLAMA = "import models, zerofleet as zf, torch\nfrom torch import nn\n"
+
+# A module's definition, and the line that a run of it ends with.
+CASES = {
+    "batch_norm": ("""
+        def build():
+            return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(144, 5))
+        task = zf.Task(build, models.Images(40), models.class_loss)
+        """, "build: buffer 1.running_mean of 1 (BatchNorm2d) changes in a training pass"),
+    "data_dependent": ("""
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.a = nn.Linear(12, 61)
+            def forward(self, x):
+                return self.a(x) if x.sum() > 0 else -self.a(x)
+        def loss(model, batch):
+            return model(batch["input_ids"].float()).sum(), 1
+        task = zf.Task(Net, models.Tokens(40), loss)
+        """, "a pass depends on the values of tensors"),
+    "no_length": ("""
+        class Endless:
+            def __getitem__(self, i):
+                return torch.zeros(3)
+        task = zf.Task(models.ConvNet, Endless(), models.class_loss)
+        """, "data: Endless has no length: a map-style dataset is needed, which has __len__"),
+    "lambda": ("""
+        task = zf.Task(models.build_llama, models.Tokens(40), lambda model, batch: models.causal_loss(model, batch))
+        """, "loss: a lambda cannot be sent to a worker; define it with def at the top level of a module"),
+    "no_pair": ("""
+        def loss(model, batch):
+            return model(**batch).loss
+        task = zf.Task(models.build_llama, models.Tokens(40), loss)
+        """, "loss: must return a sum and the weight that it is divided by, got Tensor"),
+    "no_gradient": ("""
+        def loss(model, batch):
+            with torch.no_grad():
+                return model(**batch).loss, 1
+        task = zf.Task(models.build_llama, models.Tokens(40), loss)
+        """, "loss: the sum does not depend on any parameter"),
+    "unknown_unit": ("""
+        task = zf.Task(models.build_llama, models.Tokens(40), models.causal_loss, units=["LlamaLayer"])
+        """, "units: no module is called, or of a class called, LlamaLayer"),
+    "raises_in_a_worker": ("""
+        import os
+        def loss(model, batch):
+            if "ZEROFLEET_LAUNCHER_PID" in os.environ:
+                raise ValueError("seven is not enough")
+            return models.causal_loss(model, batch)
+        task = zf.Task(models.build_llama, models.Tokens(40), loss)
+        """, "in loss: ValueError: seven is not enough"),
+    "fork": ("""
+        import os
+        def loss(model, batch):
+            if "ZEROFLEET_LAUNCHER_PID" in os.environ:
+                os.fork()
+            return models.causal_loss(model, batch)
+        task = zf.Task(models.build_llama, models.Tokens(40), loss)
+        """, "in loss: RuntimeError: os.fork: is not supported in a worker, whose engine has threads; start processes with "
+             "multiprocessing's spawn or forkserver, or with subprocess"),
+    "another_module": ("""
+        import os
+        def build():
+            return nn.Linear(12, 3 if "ZEROFLEET_LAUNCHER_PID" in os.environ else 2)
+        def loss(model, batch):
+            return model(batch["input_ids"].float()).sum(), 1
+        task = zf.Task(build, models.Tokens(40), loss)
+        """, "build: parameter weight is [3, 12] here, and [2, 12] where the run was started"),
+    "no_task": ("other = 1\n", "model.torch: module case_no_task has no task"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_one_line(case, tmp_path):
+    body, line = CASES[case]
+    (tmp_path / f"case_{case}.py").write_text(LLAMA + textwrap.dedent(body))
+    settings = fleet.config("x", tmp_path, model={"torch": f"case_{case}:task"})
+    (tmp_path / "run.yaml").write_text(json.dumps(settings))
+    done = subprocess.run([sys.executable, "-m", "zerofleet", "train", "run.yaml"], cwd=tmp_path, capture_output=True,
+                          text=True, env=fleet.environment(), timeout=300)
+    last = done.stderr.strip().splitlines()[-1]
+    assert done.returncode == 2, done.stderr
+    assert last.startswith("zerofleet: ") and line in last, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("change, line", [
+    ({"parallel": {"workers": 2, "tensor": 2}}, "parallel.tensor: must be 1 with model.torch, got 2"),
+    ({"precision": "fp16"}, "precision: fp16 is not supported with model.torch"),
+    ({"device": "cuda"}, "device: "),
+    ({"activation": {"checkpointing": "block"}}, "activation.checkpointing: must be none with model.torch"),
+    ({"buffers": {"bucket_bytes": 65536}}, "buffers.bucket_bytes: must be 0 with model.torch"),
+    ({"data": {"train": ["a.txt"]}}, "data.train: must be left out"),
+    ({"model": {"torch": "nowhere:build"}}, "model.torch: no module named nowhere"),
+])
+def test_configurations(change, line, tmp_path):
+    last = fleet.train(tmp_path, fleet.config("llama", tmp_path, **change), code=2)
+    assert last.startswith("zerofleet: ") and line in last
+
+
+def test_train_without_a_main_is_said_to_need_one(tmp_path):
+    (tmp_path / "script.py").write_text(LLAMA + textwrap.dedent(f"""
+        zf.train(models.build_llama, data=models.Tokens(40), loss=models.causal_loss,
+                 config={fleet.config("x", tmp_path, model={})!r})
+        """))
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True,
+                          env=fleet.environment(), timeout=300)
+    assert done.returncode == 2
+    assert 'call it under if __name__ == "__main__":' in done.stderr.strip().splitlines()[-1]
+
+
+def test_a_stop_saves_and_says_so(tmp_path):
+    process = fleet.start(tmp_path, fleet.config("slow", tmp_path, steps=100000))
+    while not any(e["event"] == "step" for e in fleet.events(tmp_path)):
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=100)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert zerofleet.Checkpoint(tmp_path / "checkpoints").step >= 1
+    left = subprocess.run(["pgrep", "-f", str(tmp_path)], capture_output=True, text=True).stdout
+    assert left == "", left
+
+
+def test_numbers_that_are_not_repeatable_are_found(tmp_path):
+    (tmp_path / "case_random.py").write_text(LLAMA + textwrap.dedent("""
+        import os
+        def loss(model, batch):
+            total, count = models.causal_loss(model, batch)
+            return total * (1 + os.urandom(1)[0] / 1000), count
+        task = zf.Task(models.build_llama, models.Tokens(40), loss)
+        """))
+    (tmp_path / "run.yaml").write_text(json.dumps(fleet.config(
+        "x", tmp_path, model={"torch": "case_random:task"}, integrity={"replay_every_steps": 1},
+        parallel={"zero_stage": 3, "workers": 2})))
+    done = subprocess.run([sys.executable, "-m", "zerofleet", "train", "run.yaml"], cwd=tmp_path, capture_output=True,
+                          text=True, env=fleet.environment(), timeout=300)
+    assert done.returncode != 0
+    assert "micro-batch" in done.stderr and "Traceback" not in done.stderr, done.stderr

@@ -1,0 +1,77 @@
+"""Hooks without the engine: the recorded order is the real one, nothing is used while it is released, and loss and
+gradients are those of plain PyTorch, to the bit."""
+
+import pytest
+import torch
+
+import models
+from engine import PoisoningEngine
+from zerofleet import passes as passes_module
+from zerofleet.layout import layout_of
+from zerofleet.record import describe_module
+
+CONFIG = {"precision": "fp32", "batch": {"micro_sequences": 2}, "seed": 7}
+
+
+def prepared(name, precision="fp32"):
+    task = getattr(models, name)
+    config = {**CONFIG, "precision": precision, "model": {"torch": f"models:{name}"},
+              "data": {"samples": len(task.data), "validation_samples": len(task.validation or [])}}
+    foreign = describe_module(task, config)
+    config["model"]["foreign"] = foreign
+    import json
+
+    worker = passes_module.Passes(1)
+    worker.prepare(json.dumps(config))
+    torch.manual_seed(0)
+    plain = task.build()
+    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
+    values = {n: p.detach().clone() for n, p in plain.named_parameters()}
+    for parameter in plain.parameters():  # and not the buffers, such as a table of positions
+        parameter.data = parameter.data.to(dtype)
+    return task, foreign, worker, plain, PoisoningEngine(foreign, values, dtype)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("name", [*models.ALL, "lora"])
+def test_a_pass_is_the_recorded_one(name, precision):
+    task, foreign, worker, plain, engine = prepared(name, precision)
+    recorded = [(e["what"], e["unit"]) for e in foreign["training"]]
+    samples, position = [4, 9], 13
+    loss, weight = worker.train(engine, samples, position, 1, lambda: None)
+    batch = worker.batch(samples, position)
+    plain.train()
+    expected, expected_weight = task.loss(plain, batch)
+    expected.backward()
+    assert loss == float(expected.detach()) and weight == float(expected_weight)
+    gradients = {n: p.grad for n, p in plain.named_parameters()}
+    for n, g in engine.gradients().items():
+        want = torch.zeros_like(g) if gradients[n] is None else gradients[n].float()
+        assert torch.equal(g, want), n
+    if name != "branches":  # which leaves a block out
+        unused = {u for u, names in enumerate(engine.units) if set(names) <= set(foreign["unused"])}
+        assert engine.events == [e for e in recorded if not (e[1] in unused and e[0] in ("GRADIENT", "DELIVER"))]
+
+
+@pytest.mark.parametrize("name", ["llama", "t5", "cnn"])
+def test_evaluation_is_without_gradients(name):
+    task, foreign, worker, plain, engine = prepared(name)
+    worker._task.validation = task.data
+    loss, weight = worker.evaluate(engine, [1, 2, 3], 1)
+    plain.eval()
+    with torch.no_grad():
+        expected, expected_weight = task.loss(plain, worker.batch([1, 2, 3], 1))
+    assert loss == float(expected.detach()) and weight == float(expected_weight)
+    assert engine.events == [(e["what"], e["unit"]) for e in foreign["evaluation"]]
+
+
+def test_dropout_depends_on_seed_and_position_alone():
+    _, _, worker, _, engine = prepared("gpt2")
+    losses = [worker.train(engine, [4, 9], position, 1, lambda: None)[0] for position in (5, 6, 5)]
+    assert losses[0] == losses[2] != losses[1]
+
+
+def test_a_unit_by_default_is_a_member_of_a_module_list():
+    with torch.device("meta"):
+        layout = layout_of(models.build_gpt2(), None)
+    assert [unit.name for unit in layout.units] == ["root", *(f"transformer.h.{i}" for i in range(3))]

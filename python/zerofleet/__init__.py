@@ -1,0 +1,30 @@
+"""Zerofleet: ZeRO training of any PyTorch module, driven by an engine in C++.
+
+``train`` starts a run; ``steps`` is the same for people with a loop of their own; ``Checkpoint`` and ``load`` read any
+checkpoint without a fleet. PyTorch is imported when a module is looked at or run, not before.
+"""
+
+from zerofleet.errors import Error
+
+__version__ = "0.2.0"
+__all__ = ["Checkpoint", "Error", "Task", "load", "steps", "train"]
+
+
+def __getattr__(name):
+    if name == "train":
+        from zerofleet.launch import train
+
+        return train
+    if name == "steps":
+        from zerofleet.loop import steps
+
+        return steps
+    if name == "Task":
+        from zerofleet.task import Task
+
+        return Task
+    if name in ("Checkpoint", "load"):
+        from zerofleet import checkpoint
+
+        return getattr(checkpoint, name)
+    raise AttributeError(f"module 'zerofleet' has no attribute '{name}'")

@@ -1,0 +1,105 @@
+"""`python -m zerofleet`: the command line, with workers and launchers that know PyTorch."""
+
+import os
+import sys
+
+from zerofleet.errors import forbid_fork
+from zerofleet.launch import _config_text, _option, fail_in_one_line, run, split_options, words
+
+
+def _worker(arguments):
+    import torch  # noqa: F401  before any thread of the engine's
+
+    from zerofleet.passes import Passes
+
+    from zerofleet import _core
+
+    forbid_fork()
+    threads = _option(arguments, "--threads", None)
+    return _core.main(arguments, words(), Passes(int(threads) if threads else 0))
+
+
+def _split_path(arguments):
+    """The first argument that is no option and no option's value, and the others."""
+    takes_value = False
+    for i, argument in enumerate(arguments):
+        if takes_value:
+            takes_value = False
+        elif argument.startswith("-"):
+            takes_value = "=" not in argument and argument not in ("--auto", "--help", "-h")
+        else:
+            return argument, arguments[:i] + arguments[i + 1:]
+    return None, arguments
+
+
+def _train(arguments):
+    import json
+
+    from zerofleet import _core, task
+
+    path, given = _split_path(arguments[1:])
+    if path is None or "--help" in arguments or "-h" in arguments:
+        return _core.main(arguments, words(), None)
+    overrides, _ = split_options(given)
+    text, name = _config_text(path)
+    config = json.loads(_core.parse_config(text, name, overrides))
+    if not config["model"]["torch"] or config["model"]["foreign"]:
+        return _core.main(arguments, words(), None)
+    return run(task.find(config["model"]["torch"]), text, name, given)
+
+
+def _script(arguments):
+    """A process of a run of zerofleet.steps: `script PATH ARGS... -- COMMAND...`."""
+    split = len(arguments) - 1 - arguments[::-1].index("--")
+    (path, *own), command = arguments[:split], arguments[split + 1:]
+    if command[:1] != ["worker"]:
+        from zerofleet import _core
+
+        return _core.main(command, words(), None)
+    import runpy
+
+    import torch  # noqa: F401  before any thread of the engine's
+
+    from zerofleet import loop
+
+    forbid_fork()
+    loop.WORKER = command
+    sys.argv = [path, *own]
+    sys.path.insert(0, os.path.dirname(path))
+    runpy.run_path(path, run_name="__main__")
+    return 2  # the loop ends the process
+
+
+def _config(arguments):
+    from zerofleet.deepspeed import to_yaml
+    from zerofleet.errors import Error
+
+    path = _option(arguments, "--from-deepspeed", None)
+    if path is None:
+        raise Error("config: needs --from-deepspeed FILE.json")
+    workers = _option(arguments, "--workers", "1")
+    if not workers.isdigit() or int(workers) < 1:
+        raise Error(f"--workers: must be a number of workers, got {workers}")
+    sys.stdout.write(to_yaml(path, int(workers)))
+    return 0
+
+
+def main():
+    """The entry of the module, and of the command that the package installs."""
+    arguments = sys.argv[1:]
+    os.environ.setdefault("ZEROFLEET_PYTHON", sys.executable)
+    if arguments[:1] == ["config"]:
+        return fail_in_one_line(lambda: _config(arguments))
+    if arguments[:1] == ["worker"]:
+        return _worker(arguments)
+    if arguments[:1] == ["script"]:
+        return _script(arguments[1:])
+    if arguments[:1] == ["train"]:
+        return fail_in_one_line(lambda: _train(arguments))
+    from zerofleet import _core
+
+    return _core.main(arguments, words(), None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

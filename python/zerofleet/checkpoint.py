@@ -1,0 +1,64 @@
+"""Any checkpoint, read without a fleet."""
+
+import json
+import os
+
+
+class Checkpoint:
+    """A committed checkpoint: a step directory, or a run's checkpoint.dir for its newest.
+
+    ``step``, ``config`` (a dict), ``tensors`` ({name: shape}) are read at once and ``state_dict`` on request; every byte
+    is checked on the way. Raises Error (exit_code 3) for what is damaged.
+    """
+
+    def __init__(self, path):
+        from zerofleet import _core
+        from zerofleet.errors import Error
+
+        self.path = os.fspath(path)
+        if not os.path.isdir(self.path):
+            raise Error(f"{self.path}: no such directory", 3)
+        if not os.path.exists(os.path.join(self.path, "manifest.json")):
+            newest = _core.newest_checkpoint(self.path)
+            if not newest:
+                raise Error(f"{self.path}: no committed checkpoint", 3)
+            self.path = newest
+        self._manifest = json.loads(_core.read_manifest(self.path))
+        self.step = self._manifest["step"]
+        self.config = self._manifest["config"]
+        self.tensors = {t["name"]: tuple(t["shape"]) for t in self._manifest["tensors"]}
+
+    def state_dict(self):
+        """The weights, fp32, by name: torch tensors. Tied weights of a PyTorch module have all their names."""
+        import torch
+
+        from zerofleet import _core
+
+        values = {name: torch.empty(shape, dtype=torch.float32) for name, shape in self.tensors.items()}
+        _core.read_weights(self.path, [value.data_ptr() for value in values.values()])
+        foreign = self.config["model"].get("foreign") or {"units": [], "aliases": []}
+        for unit in foreign["units"]:
+            for tensor in unit["tensors"]:
+                if not tensor["shape"]:
+                    values[tensor["name"]] = values[tensor["name"]].reshape(())
+        for alias in foreign["aliases"]:
+            values[alias["name"]] = values[alias["of"]]
+        return values
+
+
+def load(path, model):
+    """Copies a checkpoint's weights into a module, in its parameters' own types. Raises Error if names or shapes differ."""
+    import torch
+
+    from zerofleet.errors import Error
+
+    values = Checkpoint(path).state_dict()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name not in values:
+                raise Error(f"{path}: no weights of {name}", 3)
+            if tuple(values[name].shape) != tuple(parameter.shape):
+                raise Error(f"{path}: {name} has the shape {list(values[name].shape)}, the module's has "
+                            f"{list(parameter.shape)}", 3)
+            parameter.copy_(values[name])
+    return model

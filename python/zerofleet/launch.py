@@ -1,0 +1,216 @@
+"""Starting a run: look at the module, write what it begins with, hand over to the launcher in C++."""
+
+import json
+import multiprocessing
+import os
+import shutil
+import sys
+
+from zerofleet import task as tasks
+from zerofleet.errors import Error, describe
+from zerofleet.task import Task
+
+OPTIONS = "ZEROFLEET_TRAIN_OPTIONS"  # of `zerofleet run`: a JSON list of options of train
+_KEYS = {"--workers": "parallel.workers", "--device": "device"}
+_WORDS = ["-m", "zerofleet"]  # what starts a process of the package
+
+
+def words():
+    """The command that starts another process like this one."""
+    return ["/usr/bin/env", sys.executable, *_WORDS]
+
+
+def _core():
+    from zerofleet import _core as core
+
+    return core
+
+
+def split_options(options):
+    """Options of train as (overrides of keys, what is passed on)."""
+    overrides, rest = [], []
+    options = list(options)
+    while options:
+        option = options.pop(0)
+        name, equals, value = option.partition("=")
+        if name in _KEYS or name == "--set":
+            if not equals:
+                if not options:
+                    raise Error(f"{name}: needs a value")
+                value = options.pop(0)
+            overrides.append((name, value if name == "--set" else f"{_KEYS[name]}={value}"))
+        else:
+            rest.append(option)
+    return overrides, rest
+
+
+def _name_of(build):
+    module, name = getattr(build, "__module__", ""), getattr(build, "__qualname__", type(build).__qualname__)
+    if module in ("__main__", "__mp_main__"):
+        path = getattr(sys.modules["__main__"], "__file__", None)
+        module = os.path.splitext(os.path.basename(path))[0] if path else "main"
+    return f"{module}:{name}"
+
+
+def _config_text(config):
+    """The configuration that the user names, as text and its name in messages."""
+    if isinstance(config, dict):
+        return json.dumps(config), "config"
+    path = os.fspath(config)
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read(), path
+    except OSError as error:
+        raise Error(f"{path}: {error.strerror}") from None
+
+
+def _without_adapters(name):
+    """The name that a parameter had before PEFT wrapped the module."""
+    return name.removeprefix("base_model.model.").replace(".base_layer.", ".")
+
+
+def _weights_under_adapters(folder, names, build):
+    """Weights of a module that PEFT has wrapped: those of the folder, and the adapters as ``build`` makes them. None
+    where the folder has all of the module's own names, or the module is not wrapped."""
+    import glob
+
+    from safetensors import safe_open
+
+    values = {}
+    own = {_without_adapters(name): name for name in names}
+    if all(name == before for before, name in own.items()):
+        return None
+    for path in sorted(glob.glob(os.path.join(folder, "*.safetensors"))):
+        with safe_open(path, framework="pt") as file:
+            keys = file.keys()
+            if not set(keys).isdisjoint(own.values()):
+                return None
+            for key in keys:
+                if key in own:
+                    values[own[key]] = file.get_tensor(key)
+    values.update((name, p.detach()) for name, p in build().named_parameters() if name not in values and p.requires_grad)
+    return values
+
+
+def _write_initial(task, config, folder, step_dir):
+    """The step-0 checkpoint that the run begins with: the user's weights, or those that build makes from the seed."""
+    import torch
+    from safetensors.torch import save_file
+
+    core = _core()
+    shutil.rmtree(step_dir, ignore_errors=True)
+    if task.weights is not None:
+        if not os.path.isdir(task.weights):
+            raise Error(f"weights: {task.weights}: no such folder")
+        names = [t["name"] for u in config["model"]["foreign"]["units"] for t in u["tensors"]]
+        torch.manual_seed(config["seed"])
+        values = _weights_under_adapters(task.weights, names, task.build)
+        if values is None:
+            core.import_weights(os.fspath(task.weights), step_dir, json.dumps(config))
+            return
+    else:
+        torch.manual_seed(config["seed"])
+        values = {name: p.detach() for name, p in task.build().named_parameters()}
+    temporary = os.path.join(folder, "initial")
+    shutil.rmtree(temporary, ignore_errors=True)
+    os.makedirs(temporary)
+    try:
+        save_file({name: (v.reshape(1) if v.ndim == 0 else v).to(torch.float32).contiguous()
+                   for name, v in values.items()}, os.path.join(temporary, "model.safetensors"))
+        del values
+        core.import_weights(temporary, step_dir, json.dumps(config))
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def prepare(task, text, name, overrides, resume="auto", foreign=None, ship=True):
+    """The path of the complete configuration of a run of this task; writes what its workers and its first step need.
+
+    ``foreign`` is what has been recorded of the module, if it has been; ``ship``: whether workers get the task by pickle.
+    """
+    from zerofleet.record import describe_module
+
+    core = _core()
+    task.check()
+    own = [("zerofleet.train", f"data.samples={tasks.length_of(task.data, 'data')}")]
+    if task.validation is not None:
+        own.append(("zerofleet.train", f"data.validation_samples={tasks.length_of(task.validation, 'validation')}"))
+    config = json.loads(core.parse_config(text, name, list(overrides) + own))
+    config["model"]["foreign"] = foreign or describe_module(task, config)
+    folder = os.path.join(config["checkpoint"]["dir"], ".torch")
+    os.makedirs(folder, exist_ok=True)
+    if ship:
+        tasks.write(task, os.path.join(folder, "task.pickle"))
+        os.environ[tasks.VARIABLE] = os.path.abspath(os.path.join(folder, "task.pickle"))
+    newest = core.newest_checkpoint(config["checkpoint"]["dir"])
+    # Checkpoints of a module with frozen parameters name it, and are read from anywhere.
+    step_dir = os.path.abspath(os.path.join(folder, "step-00000000"))
+    if not config["init_from"]:
+        if resume == "none" or (resume == "auto" and not newest):
+            _write_initial(task, config, folder, step_dir)
+        config["init_from"] = step_dir
+    path = os.path.join(folder, "run.json")
+    # Checked once more, now that everything is known.
+    complete = core.parse_config(json.dumps(config), name, [])
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(complete)
+    return path
+
+
+def _option(rest, name, default):
+    for i, option in enumerate(rest):
+        if option == name and i + 1 < len(rest):
+            return rest[i + 1]
+        if option.startswith(f"{name}="):
+            return option.partition("=")[2]
+    return default
+
+
+def run(task, text, name, options):
+    """Runs the task to its end; the exit code."""
+    overrides, rest = split_options(options)
+    path = prepare(task, text, name, overrides, _option(rest, "--resume", "auto"))
+    if _option(rest, "--run-name", None) is None:
+        rest += ["--run-name", os.path.splitext(os.path.basename(name))[0]]
+    return _core().main(["train", path, *rest], words(), None)
+
+
+def train(build, *, data, loss, config, weights=None, units=None, collate=None, validation=None, decay=None,
+          options=()):
+    """Trains a PyTorch module on this machine, with a coordinator and as many workers as the configuration says.
+
+    The parts are Task's. ``config`` is the path of a YAML file, or a dict, with the keys of docs/configuration.md but
+    those of a built-in model's sizes and files. ``options`` are command-line options of ``zerofleet train``, such as
+    ``["--report", "run.jsonl"]``; ``zerofleet run`` adds its own. Returns when the run has ended; raises SystemExit with
+    the run's exit code if that is not 0.
+
+    The script runs again in every worker, up to its ``if __name__ == "__main__":``, under which ``train`` is called.
+    """
+    if os.environ.get("ZEROFLEET_LAUNCHER_PID") or multiprocessing.parent_process() is not None:
+        raise Error('zerofleet.train was called while a worker imported the script; call it under if __name__ == '
+                    '"__main__":')
+    task = Task(build=build, data=data, loss=loss, weights=weights, units=units, collate=collate, validation=validation,
+                decay=decay)
+    given = json.loads(os.environ.get(OPTIONS, "[]")) + list(options)
+    text, name = _config_text(config)
+    named = [("zerofleet.train", f"model.torch={_name_of(build)}")]
+    overrides, rest = split_options(given)
+    code = fail_in_one_line(lambda: run(task, text, name, [f"--set={v}" for _, v in named + overrides] + rest))
+    if code != 0:
+        raise SystemExit(code)
+
+
+def fail_in_one_line(body):
+    """Runs body; an error is one line on stderr, as the command line's, and an exit code."""
+    try:
+        return body()
+    except Error as error:
+        print(f"zerofleet: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except SystemExit:
+        raise
+    except Exception as error:
+        print(f"zerofleet: {describe(error)}", file=sys.stderr)
+        return 2

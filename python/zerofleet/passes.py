@@ -1,0 +1,163 @@
+"""A worker's passes: the user's module over the engine's memory.
+
+Python holds no training state: parameters are views of what the engine gathers, and their gradients are added to the
+engine's sums as they arrive. Recovery therefore restores nothing here.
+"""
+
+import ctypes
+import json
+import random
+
+import torch
+from torch import nn
+
+from zerofleet import task as tasks
+from zerofleet.errors import Error
+from zerofleet.hooks import Hooks
+from zerofleet.layout import build_on_meta, layout_from
+from zerofleet.record import DTYPES, collate_of, loss_of, to_compute_type
+
+
+def tensor_at(address, elements, dtype):
+    """A tensor over memory that somebody else owns."""
+    itemsize = torch.empty(0, dtype=dtype).element_size()
+    memory = (ctypes.c_uint8 * (elements * itemsize)).from_address(address)
+    return torch.frombuffer(memory, dtype=dtype, count=elements)
+
+
+class _Memory:
+    """The sink of real passes: parameters where the engine has them, gradients where it sums them."""
+
+    def __init__(self, layout, dtype):
+        self._layout = layout
+        self._dtype = dtype
+        self._sizes = []  # by unit: [(name, offset, shape, elements)]
+        for unit in layout.units:
+            offset, places = 0, []
+            for name in unit.parameters:
+                parameter = layout.parameters[name]
+                places.append((name, offset, parameter.shape, parameter.numel()))
+                offset += parameter.numel()
+            self._sizes.append((offset, places))
+        self._address = [0] * len(layout.units)
+        self._sums = [(0, {})] * len(layout.units)  # by unit: the address, and a view for each parameter
+        self.engine = None
+
+    def acquire(self, unit):
+        address = self.engine.acquire(unit)
+        if address != self._address[unit]:  # of another view: within one it never moves
+            self._address[unit] = address
+            elements, places = self._sizes[unit]
+            whole = tensor_at(address, elements, self._dtype)
+            for name, offset, shape, count in places:
+                self.of(name).data = whole[offset:offset + count].view(shape)
+
+    def release(self, unit):
+        self.engine.release(unit)
+
+    def gradient(self, unit, name, grad):
+        address = self.engine.gradient(unit)
+        if self._sums[unit][0] != address:
+            elements, places = self._sizes[unit]
+            whole = tensor_at(address, elements, torch.float32)
+            self._sums[unit] = (address, {n: whole[o:o + c].view(s) for n, o, s, c in places})
+        self._sums[unit][1][name].add_(grad)
+
+    def deliver(self, unit):
+        self.engine.deliver(unit)
+
+    def of(self, name):
+        module, attribute = self._layout.places[name][0]
+        return module._parameters[attribute]
+
+
+def seed_all(seed, position):
+    """Random numbers that depend on the run's seed and on the micro-batch's place in it alone."""
+    mixed = (seed * 0x9E3779B97F4A7C15 + position * 0xBF58476D1CE4E5B9 + 0x94D049BB133111EB) % 2**64
+    mixed ^= mixed >> 31
+    torch.manual_seed(mixed % 2**63)
+    random.seed(mixed)
+    try:
+        import numpy
+
+        numpy.random.seed(mixed % 2**32)
+    except ImportError:
+        pass
+
+
+class Passes:
+    """What the engine calls (python/src/passes.cc)."""
+
+    def __init__(self, threads):
+        self._threads = threads
+
+    def prepare(self, config_json, task=None):
+        """Builds the module of the configuration; of ``task``, or of the task that the launcher has sent."""
+        config = json.loads(config_json)
+        self._seed = config["seed"]
+        self._dtype = DTYPES[config["precision"]]
+        self._task = task or tasks.here(config)
+        for name, wanted in (("data", config["data"]["samples"]), ("validation", config["data"]["validation_samples"])):
+            dataset = getattr(self._task, name)
+            length = 0 if dataset is None else tasks.length_of(dataset, name)
+            if length != wanted:
+                raise Error(f"{name}: has {length} samples here, and {wanted} where the run was started")
+        self._collate = collate_of(self._task)
+        foreign = config["model"]["foreign"]
+        self.model = build_on_meta(self._task.build)
+        layout = layout_from(self.model, foreign)
+        for name, places in layout.places.items():
+            parameter = nn.Parameter(torch.empty(1, dtype=self._dtype).expand(layout.parameters[name].shape),
+                                     requires_grad=layout.parameters[name].requires_grad)
+            for module, attribute in places:
+                module._parameters[attribute] = parameter
+        self._memory = _Memory(layout, self._dtype)
+        self._hooks = Hooks(self.model, layout, set(layout.trained) - set(foreign["unused"]))
+
+    def facts(self):
+        """What the bits of a pass depend on besides the configuration, as (name, value): a fleet must agree on it."""
+        return [("PyTorch", torch.__version__), ("PyTorch's instruction set", torch.backends.cpu.get_cpu_capability()),
+                ("PyTorch's threads", str(self._threads or torch.get_num_threads()))]
+
+    def batch(self, samples, position, dataset=None):
+        """The batch of these samples, with all random numbers set."""
+        seed_all(self._seed, position)
+        dataset = self._task.data if dataset is None else dataset
+        return to_compute_type(self._collate([dataset[i] for i in samples]), self._dtype)
+
+    def begin(self, units):
+        """A training pass begins, over these units of the engine's."""
+        if self._threads:  # the engine's own products set this thread to one
+            torch.set_num_threads(self._threads)
+        self.model.train()
+        self._memory.engine = units
+        self._hooks.begin(self._memory)
+
+    def end(self):
+        """The pass is over."""
+        self._hooks.end()
+
+    def train(self, units, samples, position, scale, on_backward):
+        """Forward and backward of one micro-batch; its loss and weight."""
+        batch = self.batch(samples, position)
+        self.begin(units)
+        try:
+            loss, weight = loss_of(self._task, self.model, batch)
+            on_backward()
+            (loss if scale == 1 else loss * scale).backward()
+        finally:
+            self.end()
+        return float(loss.detach()), float(weight)
+
+    def evaluate(self, units, samples, position):
+        """The loss and weight of one batch of the validation set."""
+        batch = self.batch(samples, position, self._task.validation)
+        self.begin(units)
+        self.model.eval()
+        try:
+            with torch.no_grad():
+                loss, weight = loss_of(self._task, self.model, batch)
+        finally:
+            self.end()
+        return float(loss), float(weight)
+

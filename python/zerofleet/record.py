@@ -1,0 +1,252 @@
+"""A look at a module before any memory exists: its parameters, units, and the order in which a pass uses them.
+
+Two training passes run under FakeTensorMode: the first says which parameters get gradients and what is saved for the
+backward, the second is recorded. Their order is the real one; none of their numbers is.
+"""
+
+import json
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
+from torch.utils import _pytree as pytree
+from torch.utils.flop_counter import FlopCounterMode
+
+from zerofleet.errors import Error, describe
+from zerofleet.hooks import Hooks
+from zerofleet.layout import build_on_meta, layout_of
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+class _Recorder:
+    """A sink that writes events down."""
+
+    def __init__(self, units):
+        self._units = units
+        self.events = []
+        self.gradients = set()
+        self._begun = [False] * len(units)
+        self._delivered = [False] * len(units)
+
+    def acquire(self, unit):
+        self.events.append(("ACQUIRE", unit))
+
+    def release(self, unit):
+        self.events.append(("RELEASE", unit))
+
+    def gradient(self, unit, name, grad):
+        self.gradients.add(name)
+        if not self._begun[unit]:
+            self._begun[unit] = True
+            self.events.append(("GRADIENT", unit))
+
+    def deliver(self, unit):
+        if not self._delivered[unit]:
+            self._delivered[unit] = True
+            self.events.append(("DELIVER", unit))
+
+    def finish_gradients(self):
+        """Units whose parameters got none: the engine is given zeros at the end."""
+        for unit, delivered in enumerate(self._delivered):
+            if self._units[unit].frozen:
+                continue
+            if not self._begun[unit]:
+                self.events.append(("GRADIENT", unit))
+            if not delivered:
+                self.events.append(("DELIVER", unit))
+
+
+def to_compute_type(tree, dtype):
+    """A batch whose floating-point tensors are of the compute type."""
+    return pytree.tree_map(lambda t: t.to(dtype) if isinstance(t, torch.Tensor) and t.is_floating_point() else t, tree)
+
+
+def collate_of(task):
+    """The user's collate, or PyTorch's."""
+    if task.collate is not None:
+        return task.collate
+    from torch.utils.data import default_collate
+
+    return default_collate
+
+
+def loss_of(task, model, batch):
+    """The user's loss of a batch, checked."""
+    result = task.loss(model, batch)
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise Error(f"loss: must return a sum and the weight that it is divided by, got {type(result).__name__}")
+    loss, weight = result
+    if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+        raise Error("loss: the sum must be a tensor of one element, which backward() can start from")
+    return loss, weight
+
+
+def _to_mode(model, layout, mode, dtype):
+    """Parameters and buffers as tensors of the mode, parameters in the compute type."""
+    with mode:
+        for name, places in layout.places.items():
+            parameter = nn.Parameter(torch.empty(layout.parameters[name].shape, dtype=dtype),
+                                     requires_grad=layout.parameters[name].requires_grad)
+            for module, attribute in places:
+                module._parameters[attribute] = parameter
+    for module in model.modules():
+        for name, buffer in module._buffers.items():
+            if buffer is not None:
+                module._buffers[name] = mode.from_tensor(buffer)
+
+
+def _versions(model):
+    return {name: (id(b), b._version) for name, b in model.named_buffers()}
+
+
+def _check_buffers(model, before):
+    for name, (identity, version) in before.items():
+        buffer = dict(model.named_buffers()).get(name)
+        if buffer is not None and (id(buffer), buffer._version) == (identity, version):
+            continue
+        owner = name.rpartition(".")[0]
+        kind = type(model.get_submodule(owner)).__name__
+        raise Error(f"build: buffer {name} of {owner or 'the module'} ({kind}) changes in a training pass, and would differ "
+                    "from rank to rank; use a module without running statistics, such as GroupNorm, or put it into eval()")
+
+
+def _saved_bytes(layout):
+    """Context that sums what the backward saves, parameters left out, and a function that says how much."""
+    seen = {}
+    own = {id(m._parameters[a]) for places in layout.places.values() for m, a in places}
+
+    def pack(tensor):
+        base = tensor._base if tensor._base is not None else tensor
+        if id(base) not in own and id(tensor) not in own:
+            seen[id(tensor.untyped_storage())] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    return torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t), lambda: sum(seen.values())
+
+
+def _config_json(model):
+    config = getattr(model, "config", None)
+    if config is None or not hasattr(config, "to_dict"):
+        return ""
+    fields = config.to_dict()
+    fields["architectures"] = [type(model).__name__]
+    return json.dumps(fields, indent=2, default=str, sort_keys=True) + "\n"
+
+
+class _Pass:
+    """A training pass to be recorded: its batch, and what goes around it."""
+
+    def __init__(self, model, hooks, sink, batch):
+        self._model, self._hooks, self._sink, self.batch = model, hooks, sink, batch
+
+    def enter(self):
+        self._model.train()
+        self._hooks.begin(self._sink)
+
+    def leave(self, *unused):
+        self._hooks.end()
+
+
+class Recording:
+    """A module on its way to being recorded. ``micro_batches`` yields two passes, which whoever takes them runs."""
+
+    def __init__(self, task, config):
+        self.task = task
+        self._dtype = DTYPES.get(config["precision"])
+        if self._dtype is None:
+            raise Error(f"precision: must be bf16 or fp32 for a PyTorch module, got {config['precision']}")
+        self._micro = config["batch"]["micro_sequences"]
+        count = len(task.data)
+        batch = collate_of(task)([task.data[i % count] for i in range(self._micro)])
+        self.model = build_on_meta(task.build)
+        self.layout = layout_of(self.model, task.units)
+        self._mode = FakeTensorMode(allow_non_fake_inputs=True)
+        _to_mode(self.model, self.layout, self._mode, self._dtype)
+        with self._mode:
+            self._batch = to_compute_type(
+                pytree.tree_map(lambda t: self._mode.from_tensor(t) if isinstance(t, torch.Tensor) else t, batch),
+                self._dtype)
+        self._evaluation = None
+
+    def micro_batches(self):
+        """The passes, each within what it takes to record it."""
+        with self._mode:
+            first = Hooks(self.model, self.layout)
+            versions = _versions(self.model)
+            self._found = _Recorder(self.layout.units)
+            saving, saved = _saved_bytes(self.layout)
+            with saving:
+                yield _Pass(self.model, first, self._found, self._batch)
+            first.remove()
+            self._saved = int(saved())
+            _check_buffers(self.model, versions)
+            hooks = Hooks(self.model, self.layout, self._found.gradients)
+            self._training = _Recorder(self.layout.units)
+            with FlopCounterMode(display=False) as flops:
+                yield _Pass(self.model, hooks, self._training, self._batch)
+            hooks.remove()
+            self._training.finish_gradients()
+            self._flops = flops.get_total_flops()
+
+    def evaluate(self):
+        """The order of an evaluation, by the task's loss."""
+        self._evaluation = _Recorder(self.layout.units)
+        with self._mode:
+            hooks = Hooks(self.model, self.layout, self._found.gradients)
+            self.model.eval()
+            hooks.begin(self._evaluation)
+            try:
+                with torch.no_grad():
+                    loss_of(self.task, self.model, self._batch)
+            finally:
+                hooks.end()
+            hooks.remove()
+
+    def foreign(self):
+        """``model.foreign`` of the configuration, as a dict of its JSON."""
+        decay = self.task.decay or (lambda name, parameter: parameter.ndim > 1)
+        layout = self.layout
+
+        def tensor(name):
+            parameter = layout.parameters[name]
+            return {"name": name, "shape": list(parameter.shape),
+                    "decay": parameter.requires_grad and bool(decay(name, parameter))}
+
+        def events(recorder):
+            return [{"what": what, "unit": unit} for what, unit in recorder.events] if recorder else []
+
+        parameters = {name for name, _ in self.model.named_parameters(remove_duplicate=False)}
+        return {
+            "units": [{"name": unit.name, "tensors": [tensor(p) for p in unit.parameters], "frozen": unit.frozen,
+                       "module": unit.module} for unit in layout.units],
+            "training": events(self._training),
+            "evaluation": events(self._evaluation),
+            "aliases": [{"name": name, "of": of} for name, of in sorted(layout.aliases.items())],
+            "flops_per_sample": self._flops / self._micro,
+            "saved_bytes": self._saved,
+            "config_json": _config_json(self.model),
+            "unused": sorted(name for name in layout.trained if name not in self._found.gradients),
+            "buffers": sorted(name for name in self.model.state_dict() if name not in parameters),
+        }
+
+
+def describe_module(task, config):
+    """``model.foreign`` of the configuration for a task with a loss."""
+    recording = Recording(task, config)
+    try:
+        for one in recording.micro_batches():
+            one.enter()
+            try:
+                loss, _ = loss_of(task, recording.model, one.batch)
+                if not loss.requires_grad:
+                    raise Error("loss: the sum does not depend on any parameter; is the module run under "
+                                "torch.no_grad()?")
+                loss.backward()
+            finally:
+                one.leave()
+        recording.evaluate()
+    except (DataDependentOutputException, DynamicOutputShapeException) as error:
+        raise Error(f"{describe(error)}: a pass depends on the values of tensors: the order of its modules cannot be "
+                    "known beforehand") from None
+    return recording.foreign()

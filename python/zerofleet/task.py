@@ -1,0 +1,155 @@
+"""What a run needs of the user's code, and its way into the workers."""
+
+import importlib
+import os
+import pickle
+import runpy
+import sys
+import types
+from dataclasses import dataclass
+from typing import Any, Callable, Optional, Sequence
+
+from zerofleet.errors import Error
+
+VARIABLE = "ZEROFLEET_TASK"  # the file that the launcher has written for its workers
+_PARTS = ("build", "data", "loss", "collate", "validation")  # what a worker needs
+
+
+@dataclass
+class Task:
+    """A module, its data and its loss.
+
+    build:      makes the module, without arguments; called in every worker, where its parameters are on meta.
+    data:       a map-style dataset: ``len(data)`` and ``data[i]``.
+    loss:       ``loss(model, batch)``: a scalar sum and the weight that it is divided by, such as a number of tokens.
+    collate:    a list of samples to a batch; by default ``torch.utils.data.default_collate``.
+    validation: a dataset as ``data``, evaluated by the same loss without gradients; or None.
+    weights:    a folder with safetensors files under the names of ``state_dict``; None: those that ``build`` makes.
+    units:      classes or names of modules (``*`` matches) that are gathered and released together; None: the members of
+                the module's largest ``ModuleList``s.
+    decay:      ``decay(name, parameter)``: whether weight decay applies; by default to parameters of 2 or more dimensions.
+    """
+
+    build: Callable[[], Any]
+    data: Any
+    loss: Callable[[Any, Any], Any]
+    collate: Optional[Callable[[list], Any]] = None
+    validation: Any = None
+    weights: Optional[str] = None
+    units: Optional[Sequence[str]] = None
+    decay: Optional[Callable[[str, Any], bool]] = None
+
+    def check(self):
+        """Raises Error unless every part is of the right kind."""
+        for name in ("build", "loss", "collate", "decay"):
+            value = getattr(self, name)
+            if value is None and name in ("collate", "decay"):
+                continue
+            if not callable(value):
+                raise Error(f"{name}: must be a function, got {type(value).__name__}")
+        length_of(self.data, "data")
+        if self.validation is not None:
+            length_of(self.validation, "validation")
+        if isinstance(self.units, str):
+            raise Error(f'units: must be a list of names, such as ["{self.units}"], got a string')
+
+
+def length_of(dataset, name):
+    """The number of samples of a map-style dataset."""
+    if not hasattr(dataset, "__getitem__"):
+        raise Error(f"{name}: {type(dataset).__name__} has no __getitem__: a map-style dataset is needed, whose samples "
+                    "any rank can read by number")
+    try:
+        length = len(dataset)
+    except TypeError:
+        raise Error(f"{name}: {type(dataset).__name__} has no length: a map-style dataset is needed, which has __len__"
+                    ) from None
+    if length < 1:
+        raise Error(f"{name}: {type(dataset).__name__} has no samples")
+    return length
+
+
+def _problem(name, value):
+    """What keeps a part from being sent, in one line; None if it can be sent."""
+    try:
+        pickle.dumps(value)
+        return None
+    except Exception as error:  # whatever the user's own reduction raises
+        if getattr(value, "__name__", "") == "<lambda>":
+            return f"{name}: a lambda cannot be sent to a worker; define it with def at the top level of a module"
+        if "<locals>" in getattr(value, "__qualname__", ""):
+            return (f"{name}: {value.__qualname__} cannot be sent to a worker; define it at the top level of a module")
+        return f"{name}: cannot be sent to a worker: {' '.join(str(error).split())}"
+
+
+def write(task, path):
+    """Writes what workers need, as pickle."""
+    parts = {name: getattr(task, name) for name in _PARTS}
+    for name, value in parts.items():
+        problem = _problem(name, value)
+        if problem:
+            raise Error(problem)
+    main = sys.modules.get("__main__")
+    main_path = getattr(main, "__file__", None)
+    if getattr(main, "__spec__", None) is not None:
+        main_path = None  # started with -m: its functions belong to a module of a name
+    record = {"main": os.path.abspath(main_path) if main_path else None, "path": [p or os.getcwd() for p in sys.path],
+              "parts": pickle.dumps(parts)}
+    temporary = f"{path}.{os.getpid()}"
+    with open(temporary, "wb") as file:
+        pickle.dump(record, file)
+    os.replace(temporary, path)
+
+
+def _import_main(path):
+    """Makes the launcher's script this process's ``__main__``, as multiprocessing does for spawned processes."""
+    module = types.ModuleType("__mp_main__")
+    module.__file__ = path
+    sys.modules["__mp_main__"] = module
+    content = runpy.run_path(path, run_name="__mp_main__")
+    module.__dict__.update(content)
+    sys.modules["__main__"] = module
+
+
+def read(path):
+    """The launcher's task, in a worker."""
+    with open(path, "rb") as file:
+        record = pickle.load(file)
+    sys.path[:] = record["path"]
+    if record["main"]:
+        _import_main(record["main"])
+    return Task(**pickle.loads(record["parts"]))
+
+
+def find(name):
+    """The task that ``model.torch: MODULE:FUNCTION`` names: a Task, or a function with its parts beside it in the
+    module, under the names of Task's fields."""
+    module_name, _, attribute = name.partition(":")
+    if not module_name or not attribute:
+        raise Error(f"model.torch: must be MODULE:FUNCTION, got {name}")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name != module_name.split(".")[0] and error.name != module_name:
+            raise
+        raise Error(f"model.torch: no module named {module_name} in {os.getcwd()} or on PYTHONPATH") from None
+    if not hasattr(module, attribute):
+        raise Error(f"model.torch: module {module_name} has no {attribute}")
+    value = getattr(module, attribute)
+    if isinstance(value, Task):
+        return value
+    fields = ("data", "loss", "collate", "validation", "weights", "units", "decay")
+    parts = {field: getattr(module, field) for field in fields if hasattr(module, field)}
+    for needed in ("data", "loss"):
+        if needed not in parts:
+            raise Error(f"model.torch: module {module_name} has no {needed} beside {attribute}; define it there, or make "
+                        f"{attribute} a zerofleet.Task")
+    return Task(build=value, **parts)
+
+
+def here(config):
+    """The task of this worker: the launcher's, or the one that the configuration names."""
+    path = os.environ.get(VARIABLE)
+    return read(path) if path else find(config["model"]["torch"])
