@@ -26,7 +26,8 @@ absl::StatusOr<int> RunScript(const RunOptions& options) {
   for (const std::string& set : options.sets) train.insert(train.end(), {"--set", set});
   setenv(kOptionsVariable, nlohmann::json(train).dump().c_str(), /*overwrite=*/1);
   std::vector<std::string> arguments = {options.script};
-  arguments.insert(arguments.end(), options.arguments.begin(), options.arguments.end());
+  const bool marked = !options.arguments.empty() && options.arguments.front() == "--";  // the parser leaves it there
+  arguments.insert(arguments.end(), options.arguments.begin() + (marked ? 1 : 0), options.arguments.end());
   return BecomePython(PythonOf(options.python), arguments);
 }
 
@@ -58,8 +59,8 @@ void AddRunCommand(CLI::App& app, CommandBody& body) {
       ->expected(1)
       ->take_all();
   command->add_option("SCRIPT", options->script, "The script")->required()->type_name("SCRIPT.py");
-  command->add_option("ARGS", options->arguments, "Its own arguments")->type_name("ARGS");
-  command->positionals_at_end();  // what stands behind the script is the script's
+  command->add_option("ARGS", options->arguments, "Its own arguments, after -- where they begin with a dash")
+      ->type_name("ARGS");
   command->footer("Example:\n  zerofleet run --workers 2 finetune.py");
   command->callback([options, &body] { body = [options](const Output&) { return RunScript(*options); }; });
 }

@@ -47,9 +47,8 @@ def test_a_script_and_zerofleet_run_and_a_configuration_are_the_same_run(tmp_pat
     assert fleet.steps(fleet.events(tmp_path / "b")) == want
     folder = tmp_path / "c"
     folder.mkdir()
-    (folder / "script.py").write_text(textwrap.dedent(TRAIN.format(config=settings(folder, steps=99), options=[])))
-    done = subprocess.run([sys.executable, "-m", "zerofleet", "run", *report, "--set", f"steps={fleet.STEPS}", "script.py",
-                           "--mine", "7"], cwd=folder, env=fleet.environment(), capture_output=True, text=True, timeout=400)
+    (folder / "script.py").write_text(textwrap.dedent(TRAIN.format(config=settings(folder), options=[])))
+    done = subprocess.run([sys.executable, "-m", "zerofleet", "run", *report, "script.py", "--", "--mine", "7"], cwd=folder, env=fleet.environment(), capture_output=True, text=True, timeout=400)
     assert done.returncode == 0 and done.stdout.endswith("done --mine 7\n"), done.stderr
     assert fleet.steps(fleet.events(folder)) == want
 
