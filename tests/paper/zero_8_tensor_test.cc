@@ -82,7 +82,7 @@ TEST(TensorTraffic, IsThatOfThePaperLessWhatIsNotComputedAgain) {
         const TensorSent sent = SentToTensorGroup(setup);
         EXPECT_EQ(sent.all_reduced, elements * device::DTypeBytes(dtype) * others / tensor);
         // The softmax's parts, 12 bytes per token, and the step's scalars.
-        EXPECT_EQ(sent.gathered, (12 * tokens + 24) * others);
+        EXPECT_EQ(sent.gathered, (12 * tokens + 32) * others);
         EXPECT_EQ(PlannedTensorBytes(setup), sent.all_reduced + sent.gathered) << "as `zerofleet plan` says";
       }
     }
