@@ -32,8 +32,8 @@ void AddConfigCommand(CLI::App& app, CommandBody& body) {
   command->footer("Example:\n  zerofleet config --from-deepspeed ds.json --workers 4 > run.yaml");
   command->callback([flags, &body] {
     body = [flags](const Output&) -> absl::StatusOr<int> {
-      return BecomePython(PythonOf(flags->python), {"-m", "zerofleet", "config", "--from-deepspeed", flags->deepspeed,
-                                                    "--workers", absl::StrCat(flags->workers)});
+      return BecomePackage(PythonOf(flags->python),
+                           {"config", "--from-deepspeed", flags->deepspeed, "--workers", absl::StrCat(flags->workers)});
     };
   });
 }

@@ -1,11 +1,15 @@
 // `zerofleet run`: a Python script that calls zerofleet.train.
 #include <stdlib.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
 #include "cli/commands/command.h"
 #include "cli/commands/python.h"
 #include "nlohmann/json.hpp"
@@ -22,6 +26,9 @@ struct RunOptions {
 
 // The options go by the environment: the script's arguments are its own.
 absl::StatusOr<int> RunScript(const RunOptions& options) {
+  if (access(options.script.c_str(), R_OK) != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("SCRIPT: ", options.script, ": ", std::strerror(errno)));
+  }
   std::vector<std::string> train = options.options;
   for (const std::string& set : options.sets) train.insert(train.end(), {"--set", set});
   setenv(kOptionsVariable, nlohmann::json(train).dump().c_str(), /*overwrite=*/1);

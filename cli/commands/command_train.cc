@@ -92,7 +92,7 @@ absl::StatusOr<std::vector<ConfigOverride>> WithPick(const TrainOptions& options
 
 // The same command, given to the Python package.
 absl::Status HandOver(const TrainOptions& options) {
-  std::vector<std::string> arguments = {"-m", "zerofleet", "train", options.config};
+  std::vector<std::string> arguments = {"train", options.config};
   const auto add = [&](const char* flag, const std::string& value) {
     if (!value.empty()) arguments.insert(arguments.end(), {flag, value});
   };
@@ -104,7 +104,7 @@ absl::Status HandOver(const TrainOptions& options) {
   add("--resume", options.resume);
   add("--metrics-port", options.metrics_port > 0 ? absl::StrCat(options.metrics_port) : "");
   add("--run-name", options.run_name);
-  return BecomePython(PythonOf(""), arguments);
+  return BecomePackage(PythonOf(""), arguments);
 }
 
 absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, StopSignals& signals,

@@ -1,6 +1,8 @@
 // execvp; see python.h.
 #include "cli/commands/python.h"
 
+#include <spawn.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -17,6 +19,36 @@ std::string PythonOf(const std::string& given) {
   return named == nullptr || *named == '\0' ? "python3" : named;
 }
 
+namespace {
+
+constexpr char kNameIt[] = "name the Python that has the package zerofleet with --python or $ZEROFLEET_PYTHON";
+
+// Whether it says that there is no such package; one that cannot be asked shows why when it is started.
+bool LacksPackage(const std::string& python) {
+  constexpr int kLacks = 41;
+  std::string ask =
+      absl::StrCat("import importlib.util as u; raise SystemExit(0 if u.find_spec('zerofleet') else ", kLacks, ")");
+  std::string program = python, flag = "-c";
+  char* const arguments[] = {program.data(), flag.data(), ask.data(), nullptr};
+  pid_t child = 0;
+  if (posix_spawnp(&child, python.c_str(), nullptr, nullptr, arguments, environ) != 0) return false;
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+  return WIFEXITED(status) && WEXITSTATUS(status) == kLacks;
+}
+
+}  // namespace
+
+absl::Status BecomePackage(const std::string& python, const std::vector<std::string>& arguments) {
+  if (LacksPackage(python)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(python, " has no package zerofleet; install it (pip install ./python), or ", kNameIt));
+  }
+  std::vector<std::string> all = {"-m", "zerofleet"};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  return BecomePython(python, all);
+}
+
 absl::Status BecomePython(const std::string& python, const std::vector<std::string>& arguments) {
   std::vector<std::string> texts = {python};
   texts.insert(texts.end(), arguments.begin(), arguments.end());
@@ -24,9 +56,7 @@ absl::Status BecomePython(const std::string& python, const std::vector<std::stri
   for (std::string& text : texts) pointers.push_back(text.data());
   pointers.push_back(nullptr);
   execvp(python.c_str(), pointers.data());
-  return absl::FailedPreconditionError(absl::StrCat(python, ": ", std::strerror(errno),
-                                                    "; name the Python that has the package zerofleet with --python "
-                                                    "or $ZEROFLEET_PYTHON"));
+  return absl::FailedPreconditionError(absl::StrCat(python, ": ", std::strerror(errno), "; ", kNameIt));
 }
 
 }  // namespace zerofleet::cli

@@ -12,9 +12,11 @@ namespace zerofleet::cli {
 // The interpreter: `given`, or what $ZEROFLEET_PYTHON says, or python3.
 std::string PythonOf(const std::string& given);
 
-// This process becomes `python` with these arguments. FailedPrecondition if it cannot be started; the package that is
-// missing there is for Python to say.
+// This process becomes `python` with these arguments. FailedPrecondition if it cannot be started.
 absl::Status BecomePython(const std::string& python, const std::vector<std::string>& arguments);
+
+// This process becomes the package's command line in `python`. FailedPrecondition if it has no such package too.
+absl::Status BecomePackage(const std::string& python, const std::vector<std::string>& arguments);
 
 }  // namespace zerofleet::cli
 
