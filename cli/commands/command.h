@@ -39,6 +39,9 @@ struct Output {
 // Runs the chosen command. The value is the exit code; an error is printed as one line and determines the code.
 using CommandBody = std::function<absl::StatusOr<int>(const Output&)>;
 
+// What an option takes that stands for another program's arguments.
+inline constexpr char kScriptArguments[] = "ARGS";
+
 // Adds the command to `app`; its parser's callback sets `body`.
 void AddTrainCommand(CLI::App& app, CommandBody& body);
 void AddRunCommand(CLI::App& app, CommandBody& body);

@@ -23,6 +23,7 @@
 #include "cli/commands/bench_coordinator.h"
 #include "cli/commands/bench_step.h"
 #include "cli/commands/command.h"
+#include "cli/commands/flag_checks.h"
 #include "cli/config/config.h"
 #include "cli/launcher/stop_signals.h"
 #include "cli/launcher/temporary_directory.h"
@@ -400,10 +401,8 @@ void AddStepFlags(CLI::App& step, StepBenchOptions& options) {
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   step.add_flag("--profile", options.profile, "Also what each op takes, beside its ideal time, rank by rank (CPU)");
-  step.add_option("--set", options.sets, "Replaces one key of the configuration, such as model.layers=4")
-      ->type_name("KEY=VALUE")
-      ->expected(1)
-      ->take_all();
+  Repeatable(step.add_option("--set", options.sets, "Replaces one key of the configuration, such as model.layers=4")
+                 ->type_name("KEY=VALUE"));
 }
 
 }  // namespace

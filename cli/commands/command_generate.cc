@@ -260,11 +260,8 @@ void AddGenerateCommand(CLI::App& app, CommandBody& body) {
       ->type_name("R")
       ->check(CLI::Range(0.01, 100.0))
       ->capture_default_str();
-  command->add_option("--stop", flags->continuation.stop, "End before this text; may be given several times")
-      ->type_name("TEXT")
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  Repeatable(command->add_option("--stop", flags->continuation.stop, "End before this text; may be given several times")
+                 ->type_name("TEXT"));
   command->add_option("--seed", flags->continuation.seed, "The same seed gives the same text")
       ->check(WholeNumber())
       ->capture_default_str();

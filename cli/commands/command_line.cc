@@ -115,14 +115,16 @@ std::string UnknownCommand(const CLI::App& app, int argc, const char* const* arg
 // What to use instead of `flag`, which `command` does not have; empty if unknown.
 std::string FlagSuggestion(const CommandInfo& command, const std::string& flag) {
   std::vector<std::string> names;
-  bool takes_keys = false;
+  bool takes_keys = false, takes_arguments = false;
   for (const OptionInfo& option : command.options) {
+    takes_arguments = takes_arguments || option.value == kScriptArguments;
     if (option.positional) continue;
     names.insert(names.end(), option.names.begin(), option.names.end());
     takes_keys = takes_keys || option.value == "KEY=VALUE";
   }
   const std::string nearest = Nearest(flag, names);
   if (!nearest.empty()) return absl::StrCat("; did you mean ", nearest, "?");
+  if (takes_arguments) return "; the script's own arguments go behind --, as in SCRIPT -- --epochs 3";
   if (!takes_keys) return "";
   const KeyWord* word = FindKeyWord(flag);
   if (word == nullptr) return "";

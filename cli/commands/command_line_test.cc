@@ -76,6 +76,27 @@ TEST(CommandLine, UsageErrorsAreOneLine) {
                    "zerofleet: --html: is of a plan on a cluster; give one, such as --gpus 8");
 }
 
+// Users write flags before the file as often as after it.
+TEST(CommandLine, AFlagOfAListLeavesWhatFollowsItsValue) {
+  ExpectUsageError(RunWith({"plan", "--set", "parallel.workers=2", "no/such.yaml"}),
+                   "zerofleet: no/such.yaml: cannot stat: No such file or directory");
+  ExpectUsageError(RunWith({"train", "--set", "parallel.workers=2", "no/such.yaml"}),
+                   "zerofleet: no/such.yaml: cannot stat: No such file or directory");
+  ExpectUsageError(RunWith({"run", "--set", "parallel.workers=2", "no/such.py", "--", "--epochs", "3"}),
+                   "zerofleet: SCRIPT: no/such.py: No such file or directory");
+  ExpectUsageError(RunWith({"sweep", "--grid", "seed=1,2", "--set", "device=cpu", "no/such.yaml", "--dir", "d"}),
+                   "zerofleet: seed-1: no/such.yaml: cannot stat: No such file or directory");
+}
+
+TEST(CommandLine, AScriptsOwnArgumentsGoBehindTwoDashes) {
+  ExpectUsageError(
+      RunWith({"run", "no/such.py", "--epochs", "3"}),
+      "zerofleet: unknown option --epochs; the script's own arguments go behind --, as in SCRIPT -- --epochs 3 "
+      "(see zerofleet run --help)");
+  ExpectUsageError(RunWith({"run", "no/such.py", "--worker", "3"}),
+                   "zerofleet: unknown option --worker; did you mean --workers? (see zerofleet run --help)");
+}
+
 TEST(CommandLine, ValuesThatTheParserWouldTakeAreRefused) {
   const std::string numbers = "zerofleet: --seed: must be a whole number from 0 to 18446744073709551615, got ";
   const std::string see = " (see zerofleet generate --help)";

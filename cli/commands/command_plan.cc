@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "cli/commands/command.h"
+#include "cli/commands/flag_checks.h"
 #include "cli/config/config.h"
 #include "cli/launcher/local_fleet.h"
 #include "cli/launcher/stop_signals.h"
@@ -290,10 +291,10 @@ void AddPlanCommand(CLI::App& app, CommandBody& body) {
       ->add_option("--precision", options->precision,
                    "Of parameters and gradients; otherwise the configuration's, or bf16")
       ->type_name("bf16|fp16|fp32");
-  command->add_option("--set", options->sets, "Replaces one key of the configuration, such as parallel.zero_stage=3")
-      ->type_name("KEY=VALUE")
-      ->expected(1)
-      ->take_all();
+  Repeatable(
+      command
+          ->add_option("--set", options->sets, "Replaces one key of the configuration, such as parallel.zero_stage=3")
+          ->type_name("KEY=VALUE"));
   command->add_option("--workers", options->workers, "Numbers of workers, separated by commas")
       ->type_name("N,...")
       ->delimiter(',')

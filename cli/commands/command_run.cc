@@ -11,6 +11,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "cli/commands/command.h"
+#include "cli/commands/flag_checks.h"
 #include "cli/commands/python.h"
 #include "nlohmann/json.hpp"
 
@@ -61,13 +62,11 @@ void AddRunCommand(CLI::App& app, CommandBody& body) {
   pass_on("--tensorboard", "DIR", "As for train");
   pass_on("--resume", "auto|none|PATH", "As for train");
   pass_on("--metrics-port", "PORT", "As for train");
-  command->add_option("--set", options->sets, "Replaces one key of the configuration that the script names")
-      ->type_name("KEY=VALUE")
-      ->expected(1)
-      ->take_all();
+  Repeatable(command->add_option("--set", options->sets, "Replaces one key of the configuration that the script names")
+                 ->type_name("KEY=VALUE"));
   command->add_option("SCRIPT", options->script, "The script")->required()->type_name("SCRIPT.py");
   command->add_option("ARGS", options->arguments, "Its own arguments, after -- where they begin with a dash")
-      ->type_name("ARGS");
+      ->type_name(kScriptArguments);
   command->footer("Example:\n  zerofleet run --workers 2 finetune.py");
   command->callback([options, &body] { body = [options](const Output&) { return RunScript(*options); }; });
 }

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "cli/commands/command.h"
+#include "cli/commands/flag_checks.h"
 #include "cli/commands/sweep.h"
 #include "cli/config/config.h"
 #include "cli/launcher/child_process.h"
@@ -111,17 +112,14 @@ void AddSweepCommand(CLI::App& app, CommandBody& body) {
   command->add_option("CONFIG", flags->config, "What the runs have in common, a YAML file")
       ->required()
       ->type_name("FILE");
-  command
-      ->add_option("--grid", flags->grids,
-                   "A key and its values, such as optimizer.learning_rate=1e-4,3e-4; all combinations of several")
-      ->type_name("KEY=V1,V2")
-      ->required()
-      ->expected(1)
-      ->take_all();
-  command->add_option("--set", flags->sets, "Replaces one key of the configuration in all runs")
-      ->type_name("KEY=VALUE")
-      ->expected(1)
-      ->take_all();
+  Repeatable(
+      command
+          ->add_option("--grid", flags->grids,
+                       "A key and its values, such as optimizer.learning_rate=1e-4,3e-4; all combinations of several")
+          ->type_name("KEY=V1,V2")
+          ->required());
+  Repeatable(command->add_option("--set", flags->sets, "Replaces one key of the configuration in all runs")
+                 ->type_name("KEY=VALUE"));
   command
       ->add_option("--dir", flags->dir,
                    "Where each run has its checkpoints and its report; what has ended there is not run again")

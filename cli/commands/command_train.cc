@@ -20,6 +20,7 @@
 #include "absl/time/time.h"
 #include "base/status.h"
 #include "cli/commands/command.h"
+#include "cli/commands/flag_checks.h"
 #include "cli/commands/python.h"
 #include "cli/commands/run_name.h"
 #include "cli/config/config.h"
@@ -202,12 +203,10 @@ void AddTrainCommand(CLI::App& app, CommandBody& body) {
   command->add_option("CONFIG", options->config, "The run's configuration, a YAML file")->required()->type_name("FILE");
   command->add_option("--workers", options->workers, "Number of workers; as --set parallel.workers=N")->type_name("N");
   command->add_option("--device", options->device, "Where to compute; as --set device=...")->type_name("auto|cpu|cuda");
-  command
-      ->add_option("--set", options->sets,
-                   "Replaces one key of the configuration, such as optimizer.learning_rate=1e-3")
-      ->type_name("KEY=VALUE")
-      ->expected(1)
-      ->take_all();
+  Repeatable(command
+                 ->add_option("--set", options->sets,
+                              "Replaces one key of the configuration, such as optimizer.learning_rate=1e-3")
+                 ->type_name("KEY=VALUE"));
   command->add_option("--report", options->report, "Append one JSON object per event to this file, a line each")
       ->type_name("FILE");
   command->add_option("--tensorboard", options->tensorboard, "Write event files for TensorBoard into this directory")

@@ -42,4 +42,8 @@ CLI::Validator WholeNumber() {
       "");
 }
 
+CLI::Option* Repeatable(CLI::Option* option) {
+  return option->expected(1)->allow_extra_args(false)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
 }  // namespace zerofleet::cli

@@ -1,4 +1,5 @@
-// Checks of flags' values that the parser does not make itself; each is given to an option's check().
+// Checks of flags' values that the parser does not make itself; each is given to an option's check(). And how often one
+// is given.
 #ifndef ZEROFLEET_CLI_COMMANDS_FLAG_CHECKS_H_
 #define ZEROFLEET_CLI_COMMANDS_FLAG_CHECKS_H_
 
@@ -13,6 +14,10 @@ CLI::Validator PlainName();
 // A whole number from 0 to 2^64-1, in digits alone. The parser takes -1, and every number that is too large, for
 // 2^64-1.
 CLI::Validator WholeNumber();
+
+// For a flag of a list: given several times, with one value each time. By itself the parser takes every word up to the
+// next flag, the positional arguments among them.
+CLI::Option* Repeatable(CLI::Option* option);
 
 }  // namespace zerofleet::cli
 
