@@ -21,6 +21,7 @@
 #include "cli/launcher/exit_watchdog.h"
 #include "cli/launcher/launch_guard.h"
 #include "cli/launcher/local_fleet.h"
+#include "cli/launcher/preflight.h"
 #include "cli/launcher/stop_signals.h"
 #include "cli/planner/fraction.h"
 #include "cli/report/progress.h"
@@ -166,7 +167,13 @@ absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags, const Output& 
   ZF_ASSIGN_OR_RETURN(const services::LogLevel level, services::LogLevelFromFlagOrEnvironment(flags.log_level));
   ZF_ASSIGN_OR_RETURN(services::Address address, services::ParseAddress(flags.listen));
   services::CoordinatorOptions options;
-  ZF_ASSIGN_OR_RETURN(const v1::Config given, LoadConfig(flags.config, {}));
+  const auto stopped = [&signals] { return signals.First() != 0; };
+  const SampleCounter count = [&](const v1::Config& config) {
+    return CountTrainingSamples(config, output.err, output.err_terminal, stopped);
+  };
+  const absl::StatusOr<v1::Config> loaded = LoadConfig(flags.config, {}, count);
+  if (absl::IsCancelled(loaded.status())) return StopExitCode(signals.First());
+  ZF_ASSIGN_OR_RETURN(const v1::Config given, loaded);
   // Its workers may be elsewhere: planned with as many threads as this machine would give a lone one.
   ZF_ASSIGN_OR_RETURN(options.config, WithPlannedFraction(given, ThreadsPerWorker(1)));
   services::Logger logger(level);

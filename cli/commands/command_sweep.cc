@@ -14,6 +14,7 @@
 #include "cli/commands/sweep.h"
 #include "cli/config/config.h"
 #include "cli/launcher/child_process.h"
+#include "cli/launcher/preflight.h"
 #include "cli/launcher/stop_signals.h"
 
 namespace zerofleet::cli {
@@ -39,7 +40,8 @@ std::vector<std::string> SettingsOf(const SweepFlags& flags, const SweepRun& run
 }
 
 // Every configuration is checked before the first run starts. How many steps each has.
-absl::StatusOr<std::vector<int64_t>> CheckAll(const SweepFlags& flags, const std::vector<SweepRun>& runs) {
+absl::StatusOr<std::vector<int64_t>> CheckAll(const SweepFlags& flags, const std::vector<SweepRun>& runs,
+                                              const SampleCounter& count) {
   std::vector<int64_t> steps;
   for (const SweepRun& run : runs) {
     std::vector<ConfigOverride> overrides;
@@ -48,7 +50,7 @@ absl::StatusOr<std::vector<int64_t>> CheckAll(const SweepFlags& flags, const std
       const bool of_the_grid = i + run.settings.size() >= settings.size();
       overrides.push_back({of_the_grid ? "--grid" : "--set", settings[i]});
     }
-    const absl::StatusOr<v1::Config> config = LoadConfig(flags.config, overrides);
+    const absl::StatusOr<v1::Config> config = LoadConfig(flags.config, overrides, count);
     if (!config.ok()) return Annotate(config.status(), run.name);
     steps.push_back(config->steps());
   }
@@ -84,7 +86,12 @@ absl::StatusOr<int> RunSweep(const SweepFlags& flags, const Output& output) {
     axes.push_back(std::move(axis));
   }
   ZF_ASSIGN_OR_RETURN(const std::vector<SweepRun> runs, SweepRuns(axes));
-  ZF_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, CheckAll(flags, runs));
+  const auto stopped = [&signals] { return signals.First() != 0; };
+  const absl::StatusOr<std::vector<int64_t>> checked = CheckAll(flags, runs, [&](const v1::Config& config) {
+    return CountTrainingSamples(config, output.err, output.err_terminal, stopped);
+  });
+  if (absl::IsCancelled(checked.status())) return StopExitCode(signals.First());
+  ZF_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, checked);
   ZF_RETURN_IF_ERROR(CreateDirectories(flags.dir));
   std::vector<SweepOutcome> outcomes(runs.size());
   int worst = 0;

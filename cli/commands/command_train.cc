@@ -73,8 +73,8 @@ std::vector<ConfigOverride> Overrides(const TrainOptions& options) {
 // The plan's pick for the keys that the configuration leaves open, in addition to `overrides`; a line says what and
 // why.
 absl::StatusOr<std::vector<ConfigOverride>> WithPick(const TrainOptions& options, std::vector<ConfigOverride> overrides,
-                                                     std::ostream& progress) {
-  ZF_ASSIGN_OR_RETURN(const v1::Config config, LoadConfig(options.config, overrides));
+                                                     const SampleCounter& count, std::ostream& progress) {
+  ZF_ASSIGN_OR_RETURN(const v1::Config config, LoadConfig(options.config, overrides, count));
   ZF_ASSIGN_OR_RETURN(const std::string device, device::ResolveDeviceKind(config.device()));
   if (device != "cpu") {
     return absl::InvalidArgumentError(
@@ -111,11 +111,18 @@ absl::Status HandOver(const TrainOptions& options) {
 absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, StopSignals& signals,
                           ExitWatchdog& watchdog) {
   signal(SIGPIPE, SIG_IGN);  // a closed pipe must not end the run
+  const auto stopped = [&signals] { return signals.First() != 0; };
+  const SampleCounter count = [&](const v1::Config& config) -> absl::StatusOr<int64_t> {
+    if (model::IsForeign(config.model()) && output.host == nullptr) return kSamplesToBeCounted;
+    return CountTrainingSamples(config, output.err, output.err_terminal, stopped);
+  };
   std::vector<ConfigOverride> overrides = Overrides(options);
   if (options.choose) {
-    ZF_ASSIGN_OR_RETURN(overrides, WithPick(options, std::move(overrides), output.err));
+    ZF_ASSIGN_OR_RETURN(overrides, WithPick(options, std::move(overrides), count, output.err));
   }
-  ZF_ASSIGN_OR_RETURN(const v1::Config given, LoadConfig(options.config, overrides));
+  const absl::StatusOr<v1::Config> loaded = LoadConfig(options.config, overrides, count);
+  if (absl::IsCancelled(loaded.status())) return StopExitCode(signals.First());
+  ZF_ASSIGN_OR_RETURN(const v1::Config given, loaded);
   if (model::IsForeign(given.model())) {
     if (options.choose) return absl::InvalidArgumentError("--auto: is not supported with model.torch; leave it out");
     if (output.host == nullptr) return HandOver(options);
@@ -131,7 +138,6 @@ absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, Sto
                                                    " workers after it, up to 65535; got ", options.metrics_port));
   }
   ZF_RETURN_IF_ERROR(CheckDevice(config));
-  const auto stopped = [&signals] { return signals.First() != 0; };
   const absl::StatusOr<std::string> data = CheckDataFiles(config, output.err, output.err_terminal, stopped);
   if (absl::IsCancelled(data.status())) return StopExitCode(signals.First());
   ZF_RETURN_IF_ERROR(data);

@@ -1,7 +1,10 @@
 // Reading, defaults, check, in that order; see config.h.
 #include "cli/config/config.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
@@ -10,15 +13,57 @@
 #include "cli/config/config_defaults.h"
 #include "cli/config/config_text.h"
 #include "cli/config/initial_model.h"
+#include "cli/config/keys.h"
 #include "cli/config/tokenizer_facts.h"
 
 namespace zerofleet::cli {
 namespace {
+
 constexpr int64_t kLargestFile = 1 << 20;  // bytes
+constexpr char kEpochsKey[] = "epochs", kStepsKey[] = "steps";
+
+absl::StatusOr<v1::Config> Complete(ConfigDraft draft) {
+  ZF_RETURN_IF_ERROR(FillDefaults(draft));
+  ZF_RETURN_IF_ERROR(CheckStoredModel(draft));
+  ZF_RETURN_IF_ERROR(CheckConfig(draft));
+  ZF_RETURN_IF_ERROR(CheckVocabulary(draft));
+  return std::move(draft.config);
+}
+
+// The draft with steps for its epochs. What samples are depends on other keys, so that those are completed and checked
+// first, for a run that is longer than any.
+absl::Status MakeStepsOfEpochs(const SampleCounter& count, ConfigDraft& draft) {
+  for (const char* other : {kStepsKey, "tokens"}) {
+    if (draft.Given(other))
+      return draft.Error(kEpochsKey, absl::StrCat(other, " says how long the run is, too; leave one of them out"));
+  }
+  if (draft.config.data().train_weights_size() > 0) {
+    return draft.Error(kEpochsKey, "of a mixture differ from set to set; give steps or tokens");
+  }
+  if (!count) return draft.Error(kEpochsKey, "need the data, which are not read here; give steps");
+  constexpr int64_t kLongSteps = 1'000'000'000;  // few enough for any batch's tokens to be counted
+  ConfigDraft longest = draft;
+  longest.config.set_steps(kLongSteps);
+  longest.given[kStepsKey] = draft.given[kEpochsKey];
+  ZF_ASSIGN_OR_RETURN(const v1::Config complete, Complete(std::move(longest)));
+  ZF_ASSIGN_OR_RETURN(const int64_t samples, count(complete));
+  const double steps = std::ceil(complete.epochs() * static_cast<double>(samples) /
+                                 static_cast<double>(complete.batch().global_sequences()));
+  if (steps > FindKey(kStepsKey)->row->largest()) {
+    return draft.Error(kEpochsKey,
+                       absl::StrCat("makes ", steps, " steps of ", samples, " samples, more than a run has"));
+  }
+  draft.config.set_steps(static_cast<int64_t>(std::max(steps, 1.0)));
+  draft.config.clear_epochs();
+  draft.given[kStepsKey] = draft.given[kEpochsKey];
+  draft.given.erase(kEpochsKey);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<v1::Config> ParseConfig(const std::string& text, const std::string& name,
-                                       const std::vector<ConfigOverride>& overrides) {
+                                       const std::vector<ConfigOverride>& overrides, const SampleCounter& count) {
   ConfigDraft draft;
   draft.file = name;
   ZF_RETURN_IF_ERROR(ReadConfigText(text, draft));
@@ -27,19 +72,17 @@ absl::StatusOr<v1::Config> ParseConfig(const std::string& text, const std::strin
   }
   ZF_RETURN_IF_ERROR(FindStoredModel(draft));
   ZF_RETURN_IF_ERROR(FindTokenizer(draft));
-  ZF_RETURN_IF_ERROR(FillDefaults(draft));
-  ZF_RETURN_IF_ERROR(CheckStoredModel(draft));
-  ZF_RETURN_IF_ERROR(CheckConfig(draft));
-  ZF_RETURN_IF_ERROR(CheckVocabulary(draft));
-  return draft.config;
+  if (draft.config.epochs() != 0) ZF_RETURN_IF_ERROR(MakeStepsOfEpochs(count, draft));
+  return Complete(std::move(draft));
 }
 
-absl::StatusOr<v1::Config> LoadConfig(const std::string& path, const std::vector<ConfigOverride>& overrides) {
+absl::StatusOr<v1::Config> LoadConfig(const std::string& path, const std::vector<ConfigOverride>& overrides,
+                                      const SampleCounter& count) {
   if (IsDirectory(path))
     return absl::InvalidArgumentError(absl::StrCat(path, ": a directory, not a configuration file"));
   absl::StatusOr<std::string> text = ReadSmallFile(path, kLargestFile);
   if (!text.ok()) return absl::InvalidArgumentError(text.status().message());
-  return ParseConfig(*text, path, overrides);
+  return ParseConfig(*text, path, overrides, count);
 }
 
 absl::StatusOr<v1::Config> DefaultConfig(const std::string& preset) {

@@ -7,6 +7,8 @@
 #ifndef ZEROFLEET_CLI_CONFIG_CONFIG_H_
 #define ZEROFLEET_CLI_CONFIG_CONFIG_H_
 
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,13 +23,22 @@ struct ConfigOverride {
   std::string assignment;
 };
 
-// Parses `text`, named `name` in messages, then applies `overrides` in order. InvalidArgument: one line on the fault.
-// DataLoss: one line on a damaged checkpoint that init_from names.
+// How many samples data.train has, of a configuration that is complete but for its steps.
+using SampleCounter = std::function<absl::StatusOr<int64_t>(const v1::Config&)>;
+
+// What a counter returns for a configuration that is read again where its samples are known: the steps of any epochs
+// are as many as a run may have.
+inline constexpr int64_t kSamplesToBeCounted = 1'000'000;
+
+// Parses `text`, named `name` in messages, then applies `overrides` in order. `count` makes steps of epochs, which are
+// 0 afterwards; without it epochs are an error. InvalidArgument: one line on the fault. DataLoss: one line on a damaged
+// checkpoint that init_from names. Also what `count` returns.
 absl::StatusOr<v1::Config> ParseConfig(const std::string& text, const std::string& name,
-                                       const std::vector<ConfigOverride>& overrides);
+                                       const std::vector<ConfigOverride>& overrides, const SampleCounter& count = {});
 
 // ParseConfig of the file at `path`. A file that cannot be read is InvalidArgument too: it is a usage error.
-absl::StatusOr<v1::Config> LoadConfig(const std::string& path, const std::vector<ConfigOverride>& overrides);
+absl::StatusOr<v1::Config> LoadConfig(const std::string& path, const std::vector<ConfigOverride>& overrides,
+                                      const SampleCounter& count = {});
 
 // Every key at its default, for a model of this preset and without data: for what needs a configuration but trains
 // nothing.

@@ -60,6 +60,45 @@ TEST(ConfigDefaults, StepsMayFollowFromTokens) {
             "--set: tokens: makes 7 steps, and steps is 3; leave one of them out");
 }
 
+TEST(ConfigDefaults, StepsMayFollowFromEpochs) {
+  int64_t longest = 0;
+  const SampleCounter count = [&](const v1::Config& config) {
+    longest = config.steps();
+    EXPECT_EQ(config.model().context(), 1024);
+    EXPECT_EQ(config.batch().micro_sequences(), 16);
+    return 100;
+  };
+  // 16 samples a step: 150 samples.
+  const std::vector<ConfigOverride> overrides = {{"--set", "epochs=1.5"}, {"--set", "schedule.decay=wsd"}};
+  const absl::StatusOr<v1::Config> config = ParseConfig(kSmallest, "run.yaml", overrides, count);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->steps(), 10);
+  EXPECT_EQ(config->epochs(), 0);
+  EXPECT_EQ(config->schedule().decay_steps(), 1);
+  EXPECT_EQ(longest, 1'000'000'000);
+  // Every sample once, though it takes no whole step.
+  EXPECT_EQ(ParseConfig(kSmallest, "run.yaml", {{"--set", "epochs=0.01"}}, count)->steps(), 1);
+  EXPECT_EQ(ParseConfig(kSmallest, "run.yaml", {{"--set", "epochs=3"}}, count)->steps(), 19);
+  // Steps of many tokens do not make the run too long to be counted.
+  const absl::StatusOr<v1::Config> wide =
+      ParseConfig(kSmallest, "run.yaml", {{"--set", "epochs=1"}, {"--set", "batch.global_sequences=65536"}},
+                  [](const v1::Config&) { return 1'000'000; });
+  ASSERT_TRUE(wide.ok()) << wide.status();
+  EXPECT_EQ(wide->steps(), 16);
+  const auto error = [&](const std::string& with) {
+    return std::string(
+        ParseConfig(kSmallest, "run.yaml", {{"--set", "epochs=2"}, {"--set", with}}, count).status().message());
+  };
+  EXPECT_EQ(error("steps=3"), "--set: epochs: steps says how long the run is, too; leave one of them out");
+  EXPECT_EQ(error("tokens=3000"), "--set: epochs: tokens says how long the run is, too; leave one of them out");
+  EXPECT_EQ(error("data.train=[{path: a, weight: 1}, {path: b, weight: 2}]"),
+            "--set: epochs: of a mixture differ from set to set; give steps or tokens");
+  EXPECT_EQ(error("epochs=-1"), "--set: epochs: must be 0, or > 0 and <= 1e6, got -1");
+  EXPECT_EQ(error("epochs=1e6"), "");
+  EXPECT_EQ(Parse(kSmallest, {"epochs=1"}).status().message(),
+            "--set: epochs: need the data, which are not read here; give steps");
+}
+
 TEST(ConfigDefaults, AdaptersHaveAScale) {
   const absl::StatusOr<v1::Config> config = Parse(kSmallest, {"model.lora.rank=8"});
   EXPECT_THAT(std::string(config.status().message()), testing::HasSubstr("init_from: is missing; model.lora trains"));

@@ -16,7 +16,6 @@ constexpr char kAccumulation[] =
 constexpr char kPerWorker[] = "sequences per worker per forward pass; batch.global_sequences is the whole step's";
 constexpr char kWholeBatch[] = "sequences per optimizer step, over all workers";
 constexpr char kMixed[] = "one of bf16, fp16 and fp32";
-constexpr char kEpochs[] = "runs are counted in steps: one epoch is samples / batch.global_sequences steps";
 constexpr char kDecays[] = "cosine, linear, constant, wsd or restarts";
 constexpr char kNoDropout[] = "there is no dropout";
 constexpr char kNoClipValue[] = "the largest global L2 norm; single values are not clipped";
@@ -127,10 +126,9 @@ constexpr KeyWord kWords[] = {
     {"train_iters", "steps", ""},
     {"num_iterations", "steps", ""},
     {"iterations", "steps", ""},
-    {"epochs", "steps", kEpochs},
-    {"num_epochs", "steps", kEpochs},
-    {"max_epochs", "steps", kEpochs},
-    {"num_train_epochs", "steps", kEpochs},
+    {"num_epochs", "epochs", ""},
+    {"max_epochs", "epochs", ""},
+    {"num_train_epochs", "epochs", ""},
     {"max_tokens", "tokens", "steps become as many as these need"},
     {"label_smoothing_factor", "loss.label_smoothing", ""},
     {"z_loss_weight", "loss.z_loss", ""},

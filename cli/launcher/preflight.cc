@@ -91,6 +91,17 @@ std::string ForeignDataLine(const v1::Config& config) {
 
 int Threads() { return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 16u)); }
 
+absl::StatusOr<std::unique_ptr<trainer::DataFeed>> OpenShowingProgress(const v1::Config& config, std::ostream& progress,
+                                                                       const Terminal& terminal,
+                                                                       const std::function<bool()>& cancelled) {
+  TextProgress line(progress, terminal, Clock::Real());
+  data::TextOptions text;
+  text.threads = Threads();
+  text.progress = [&line](const std::string& path, double part) { line.Show(path, part); };
+  text.cancelled = cancelled;
+  return trainer::DataFeed::Open(config, std::move(text));
+}
+
 }  // namespace
 
 absl::Status CheckDevice(const v1::Config& config) {
@@ -104,12 +115,8 @@ absl::Status CheckDevice(const v1::Config& config) {
 absl::StatusOr<std::string> CheckDataFiles(const v1::Config& config, std::ostream& progress, const Terminal& terminal,
                                            const std::function<bool()>& cancelled) {
   if (model::IsForeign(config.model())) return ForeignDataLine(config);
-  TextProgress line(progress, terminal, Clock::Real());
-  data::TextOptions text;
-  text.threads = Threads();
-  text.progress = [&line](const std::string& path, double part) { line.Show(path, part); };
-  text.cancelled = cancelled;
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<trainer::DataFeed> feed, trainer::DataFeed::Open(config, std::move(text)));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<trainer::DataFeed> feed,
+                      OpenShowingProgress(config, progress, terminal, cancelled));
   std::string lines = DataLine(config, "train", *feed->training());
   const double samples = static_cast<double>(config.steps()) * static_cast<double>(config.batch().global_sequences());
   absl::StrAppend(&lines, absl::StrFormat("; the run reads it %.3g times",
@@ -117,6 +124,20 @@ absl::StatusOr<std::string> CheckDataFiles(const v1::Config& config, std::ostrea
   if (!config.data().train_weights().empty()) lines = absl::StrCat(lines, "; ", MixtureText(config, *feed, samples));
   if (feed->validation() == nullptr) return lines;
   return absl::StrCat(lines, "\n", DataLine(config, "validation", *feed->validation()));
+}
+
+absl::StatusOr<int64_t> CountTrainingSamples(const v1::Config& config, std::ostream& progress, const Terminal& terminal,
+                                             const std::function<bool()>& cancelled) {
+  if (model::IsForeign(config.model())) {
+    if (config.data().samples() > 0) return config.data().samples();
+    return absl::InvalidArgumentError("epochs: need the dataset of model.torch, which is not read here; give steps");
+  }
+  v1::Config training = config;
+  training.mutable_data()->clear_validation();
+  training.mutable_data()->clear_validation_sets();
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<trainer::DataFeed> feed,
+                      OpenShowingProgress(training, progress, terminal, cancelled));
+  return feed->training()->samples();
 }
 
 absl::Status CheckTokenIds(const v1::Config& config, std::ostream& progress, const std::function<bool()>& cancelled) {

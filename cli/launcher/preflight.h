@@ -25,6 +25,10 @@ absl::Status CheckDevice(const v1::Config& config);
 absl::StatusOr<std::string> CheckDataFiles(const v1::Config& config, std::ostream& progress, const Terminal& terminal,
                                            const std::function<bool()>& cancelled);
 
+// How many samples data.train has. Text is tokenized as by CheckDataFiles, of which `progress` is told.
+absl::StatusOr<int64_t> CountTrainingSamples(const v1::Config& config, std::ostream& progress, const Terminal& terminal,
+                                             const std::function<bool()>& cancelled);
+
 // Every id of the data is below the vocabulary; what passes is remembered in checkpoint.dir, where workers find it. A
 // check that takes a while prints a line. DataLoss naming file, position and id; Cancelled once `cancelled` returns
 // true.

@@ -54,6 +54,27 @@ TEST(Preflight, RefusesDataThatIsMissing) {
   EXPECT_EQ(CheckDataFiles(config, progress, {}, nullptr).status().code(), absl::StatusCode::kNotFound);
 }
 
+TEST(Preflight, CountsTheSamplesOfAnEpoch) {
+  const std::string text = Scratch("text");
+  std::ofstream(text) << std::string(1001, 'a');
+  v1::Config config = DefaultConfig("gpt2-tiny").value();
+  config.mutable_model()->set_context(100);
+  config.mutable_model()->set_vocab(256);
+  config.mutable_data()->add_train(text);
+  config.mutable_data()->add_validation("/no/such.txt");  // not of an epoch
+  std::ostringstream progress;
+  const absl::StatusOr<int64_t> samples = CountTrainingSamples(config, progress, {}, nullptr);
+  ASSERT_TRUE(samples.ok()) << samples.status();
+  EXPECT_EQ(*samples, 10);
+  EXPECT_TRUE(RemoveTree(text).ok());
+  // A dataset in Python is counted there.
+  config.mutable_model()->set_torch("task:task");
+  EXPECT_EQ(CountTrainingSamples(config, progress, {}, nullptr).status().message(),
+            "epochs: need the dataset of model.torch, which is not read here; give steps");
+  config.mutable_data()->set_samples(7);
+  EXPECT_EQ(*CountTrainingSamples(config, progress, {}, nullptr), 7);
+}
+
 TEST(Preflight, ResumesOnlyWhatIsThere) {
   v1::Config config = DefaultConfig("gpt2-tiny").value();
   config.mutable_checkpoint()->set_dir(Scratch("none"));

@@ -22,6 +22,9 @@ absl::StatusOr<PlanSize> SizeOf(const v1::Config& config, const std::string& nam
   return PlanSize{name, static_cast<double>(spec.parameters()), config.precision(), optimizer, config};
 }
 
+// A plan is the same for any number of steps, so that epochs are planned without a look at the data.
+absl::StatusOr<int64_t> ManySamples(const v1::Config&) { return kSamplesToBeCounted; }
+
 constexpr int64_t kMostPlannedMicro = 60'000;  // times the most ranks, still a valid batch.global_sequences
 
 double Multiple(char suffix) {
@@ -102,7 +105,7 @@ absl::StatusOr<PlanSize> ChoosePlanSize(const std::string& config, const std::st
   if (!config.empty()) {
     std::vector<ConfigOverride> all = overrides;
     if (!precision.empty()) all.push_back({"--precision", absl::StrCat("precision=", precision)});
-    ZF_ASSIGN_OR_RETURN(const v1::Config loaded, LoadConfig(config, all));
+    ZF_ASSIGN_OR_RETURN(const v1::Config loaded, LoadConfig(config, all, ManySamples));
     return SizeOf(loaded, config);
   }
   ZF_ASSIGN_OR_RETURN(v1::Config named, DefaultConfig(preset));
@@ -123,7 +126,7 @@ absl::StatusOr<v1::Config> ChoosePlanConfig(const std::string& config, const std
   if (!precision.empty()) set("--precision", "precision", precision);
   if (!config.empty()) {
     all.insert(all.end(), overrides.begin(), overrides.end());
-    return LoadConfig(config, all);
+    return LoadConfig(config, all, ManySamples);
   }
   if (!preset.empty()) {
     set("--preset", "model.preset", preset);

@@ -64,6 +64,11 @@ std::vector<cli::ConfigOverride> OverridesOf(const std::vector<std::pair<std::st
   return overrides;
 }
 
+// The package counts its dataset. What has none yet is read again when it has, or by the command line.
+absl::StatusOr<int64_t> LengthOfDataset(const v1::Config& config) {
+  return config.data().samples() > 0 ? config.data().samples() : cli::kSamplesToBeCounted;
+}
+
 v1::Config ConfigOf(const std::string& json) {
   v1::Config config;
   Raise(JsonToProto(json, &config));
@@ -112,14 +117,14 @@ NB_MODULE(_core, m) {
   m.def(
       "load_config",
       [](const std::string& path, const std::vector<std::pair<std::string, std::string>>& overrides) {
-        return DumpJson(ProtoToJson(ValueOf(cli::LoadConfig(path, OverridesOf(overrides)))));
+        return DumpJson(ProtoToJson(ValueOf(cli::LoadConfig(path, OverridesOf(overrides), LengthOfDataset))));
       },
       nb::arg("path"), nb::arg("overrides"), "The complete, checked configuration of a file as JSON.");
   m.def(
       "parse_config",
       [](const std::string& text, const std::string& name,
          const std::vector<std::pair<std::string, std::string>>& overrides) {
-        return DumpJson(ProtoToJson(ValueOf(cli::ParseConfig(text, name, OverridesOf(overrides)))));
+        return DumpJson(ProtoToJson(ValueOf(cli::ParseConfig(text, name, OverridesOf(overrides), LengthOfDataset))));
       },
       nb::arg("text"), nb::arg("name"), nb::arg("overrides"), "The same of a text, named in messages.");
   m.def(
