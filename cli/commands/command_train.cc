@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <set>
 #include <string>
@@ -23,6 +24,7 @@
 #include "cli/commands/flag_checks.h"
 #include "cli/commands/python.h"
 #include "cli/commands/run_name.h"
+#include "cli/commands/trace_flags.h"
 #include "cli/config/config.h"
 #include "cli/config/open_keys.h"
 #include "cli/launcher/exit_watchdog.h"
@@ -39,6 +41,7 @@
 #include "cli/report/report.h"
 #include "cli/report/run_record.h"
 #include "cli/report/tensorboard.h"
+#include "cli/report/trace_parts.h"
 #include "worker/device/device.h"
 #include "worker/model/foreign.h"
 #include "worker/trainer/rules.h"
@@ -60,6 +63,7 @@ struct TrainOptions {
   std::string run_name;
   int metrics_port = 0;
   bool choose = false;
+  std::string trace, trace_steps;
 };
 
 std::vector<ConfigOverride> Overrides(const TrainOptions& options) {
@@ -105,7 +109,16 @@ absl::Status HandOver(const TrainOptions& options) {
   add("--resume", options.resume);
   add("--metrics-port", options.metrics_port > 0 ? absl::StrCat(options.metrics_port) : "");
   add("--run-name", options.run_name);
+  add("--trace", options.trace);
+  add("--trace-steps", options.trace_steps);
   return BecomePackage(PythonOf(""), arguments);
+}
+
+// A file that is written must not be one that is there for something else.
+absl::Status CheckAnother(const char* flag, const std::string& file, const std::string& other, const char* what) {
+  std::error_code none;
+  if (!std::filesystem::equivalent(file, other, none)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(flag, ": ", file, " is ", what, "; name another file"));
 }
 
 absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, StopSignals& signals,
@@ -155,11 +168,7 @@ absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, Sto
   ZF_RETURN_IF_ERROR(ids);
   std::unique_ptr<ReportWriter> report;
   if (!options.report.empty()) {
-    std::error_code none;
-    if (std::filesystem::equivalent(options.report, options.config, none)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--report: ", options.report, " is the configuration; name another file"));
-    }
+    ZF_RETURN_IF_ERROR(CheckAnother("--report", options.report, options.config, "the configuration"));
     ZF_ASSIGN_OR_RETURN(report, ReportWriter::Open(options.report));
   }
   std::unique_ptr<TensorBoardWriter> tensorboard;
@@ -167,16 +176,29 @@ absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, Sto
     ZF_ASSIGN_OR_RETURN(tensorboard, TensorBoardWriter::Open(options.tensorboard,
                                                              absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch())));
   }
+  std::optional<TraceParts> trace;
+  if (!options.trace.empty()) {
+    ZF_RETURN_IF_ERROR(CheckAnother("--trace", options.trace, options.config, "the configuration"));
+    ZF_RETURN_IF_ERROR(CheckAnother("--trace", options.trace, options.report, "--report's"));
+    ZF_ASSIGN_OR_RETURN(const StepRange steps, TracedStepsOf(options.trace_steps));
+    if (steps.last > config.steps()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--trace-steps: the run has ", config.steps(), " steps, got ", options.trace_steps));
+    }
+    std::vector<std::string> parts;
+    for (int worker = 0; worker < workers; ++worker) parts.push_back(directory->trace_path(worker));
+    ZF_ASSIGN_OR_RETURN(trace, TraceParts::Begin(options.trace, steps.first, steps.last, std::move(parts)));
+  }
   ZF_RETURN_IF_ERROR(CheckRoomForThreads(std::min(kMostThreadsTried, kThreadsPerProcess * (2 + workers))));
   ZF_RETURN_IF_ERROR(MakeRoomForFiles(kFilesPerProcess + kFilesPerPeer * workers));
   output.err << WrapText(*data, output.err_terminal.text_columns(), /*indent=*/2) << "\n";
   output.err << LaunchText(config, launch, output.err_terminal.text_columns()) << std::endl;
   auto guard = std::make_unique<LaunchGuard>(kStartLimit, signals);
-  ZF_ASSIGN_OR_RETURN(
-      const std::unique_ptr<LocalFleet> fleet,
-      LocalFleet::Start({config, options.resume, options.metrics_port,
-                         options.run_name.empty() ? RunNameOf(options.config) : options.run_name, output.command()},
-                        *directory));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<LocalFleet> fleet,
+                      LocalFleet::Start({config, options.resume, options.metrics_port,
+                                         options.run_name.empty() ? RunNameOf(options.config) : options.run_name,
+                                         output.command(), trace ? options.trace_steps : ""},
+                                        *directory));
   guard.reset();
   // From here on the run ends well or badly, but the process ends.
   const absl::Cleanup leaving = [&] {
@@ -186,9 +208,19 @@ absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, Sto
   Progress progress(output.err, Clock::Real(), output.err_terminal);
   progress.Note(absl::StrCat("coordinator at ", fleet->address()));
   RunRecord record;
-  ZF_ASSIGN_OR_RETURN(
-      const int exit_code,
-      FollowRun({*fleet, signals, progress, report.get(), tensorboard.get(), Clock::Real(), config.restart()}, record));
+  const auto join_trace = [&](bool at_the_end) {
+    const std::string line = trace ? trace->Join(at_the_end) : "";
+    if (!line.empty()) progress.Note(line);
+  };
+  const absl::StatusOr<int> followed =
+      FollowRun({*fleet, signals, progress, report.get(), tensorboard.get(), Clock::Real(), config.restart(),
+                 [&](int64_t step) {
+                   // Every worker has written its part before it does the step after the last.
+                   if (trace && step == trace->last_step() + 1) join_trace(/*at_the_end=*/false);
+                 }},
+                record);
+  join_trace(/*at_the_end=*/true);
+  ZF_ASSIGN_OR_RETURN(const int exit_code, followed);
   if (report != nullptr) ZF_RETURN_IF_ERROR(report->Finish(kReportSeconds));
   const PlannedMemory planned = PlannedOf(launch);
   output.out << SummaryText(record, output.out_terminal, &planned) << std::flush;
@@ -232,6 +264,7 @@ void AddTrainCommand(CLI::App& app, CommandBody& body) {
   command->add_flag("--auto", options->choose,
                     "Let the plan choose what the configuration leaves open of stage, tensor degree, micro-batch, "
                     "checkpointing and offload");
+  AddTraceFlags(*command, "what each rank did in some steps", options->trace, options->trace_steps);
   AddRunNameFlag(*command, options->run_name);
   command->footer("Example:\n  zerofleet train examples/tiny.yaml --workers 2 --set steps=200 --report run.jsonl");
   command->callback(

@@ -13,12 +13,14 @@
 #include "CLI/CLI.hpp"
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "base/file.h"
 #include "base/status.h"
 #include "cli/commands/command.h"
 #include "cli/commands/flag_checks.h"
 #include "cli/commands/identity_flags.h"
 #include "cli/commands/launch_environment.h"
 #include "cli/commands/tls_flags.h"
+#include "cli/commands/trace_flags.h"
 #include "cli/launcher/exit_watchdog.h"
 #include "cli/launcher/inherited_file.h"
 #include "cli/launcher/launch_guard.h"
@@ -40,7 +42,9 @@
 #include "services/session/worker_service.h"
 #include "worker/collective/network.h"
 #include "worker/device/device.h"
+#include "worker/device/profile/traced_device.h"
 #include "worker/trainer/snapshot_store.h"
+#include "worker/trainer/step_trace.h"
 #include "worker/trainer/worker_run.h"
 
 namespace zerofleet::cli {
@@ -56,6 +60,7 @@ struct WorkerFlags {
   std::optional<int> local_rank;
   bool metrics_tls = false;
   services::TlsFiles tls;
+  std::string trace, trace_steps;
 };
 
 bool IsEverywhere(const std::string& host) { return host == "0.0.0.0" || host == "::"; }
@@ -200,6 +205,22 @@ absl::StatusOr<int> RunWorkerCommand(const WorkerFlags& flags, const Output& out
   options.note = [&logger](const std::string& line) { logger.Warning(line); };
   if (output.host != nullptr) options.passes = output.host->passes;
   options.lost = [&watchdog](const absl::Status& reason) { watchdog.Arm(reason); };
+  std::unique_ptr<trainer::StepTrace> trace;
+  if (!flags.trace.empty()) {
+    ZF_ASSIGN_OR_RETURN(const StepRange steps, TracedStepsOf(flags.trace_steps));
+    trace = std::make_unique<trainer::StepTrace>(trainer::TracedSteps{steps.first, steps.last}, Clock::Real(),
+                                                 [&](const std::string& json) {
+                                                   const absl::Status written = WriteFileAtomically(flags.trace, json);
+                                                   if (!written.ok())
+                                                     logger.Warning(absl::StrCat("--trace: ", written.message()));
+                                                 });
+    options.trace = trace.get();
+    options.create_device =
+        [&trace](const device::DeviceOptions& of) -> absl::StatusOr<std::unique_ptr<device::Device>> {
+      ZF_ASSIGN_OR_RETURN(std::unique_ptr<device::Device> created, device::CreateDevice(of));
+      return device::TraceOps(std::move(created), *trace);
+    };
+  }
   const absl::StatusOr<trainer::WorkerRunResult> result =
       trainer::RunWorker(options, *session, status, *metrics, Clock::Real());
   progress.Close();
@@ -336,6 +357,7 @@ void AddWorkerCommand(CLI::App& app, CommandBody& body) {
   command->add_flag("--supervised", flags->supervised,
                     "Something starts another worker in this one's place, such as Kubernetes or systemd: a signal does "
                     "not stop the run; this worker asks for a checkpoint, and leaves alone");
+  AddTraceFlags(*command, "this worker's part of a trace", flags->trace, flags->trace_steps);
   AddTokenFlag(*command, flags->token_file);
   AddClientTlsFlags(*command, flags->tls);
   command->footer(

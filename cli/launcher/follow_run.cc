@@ -88,6 +88,7 @@ class Follower {
     if (options_.report != nullptr) options_.report->Write(event);
     if (options_.tensorboard != nullptr) options_.tensorboard->Write(event);
     options_.progress.Show(event);
+    if (event.has_step()) options_.step_done(event.step().step());
     if (event.has_start() || event.has_recovery()) options_.fleet.LearnRanks();
     if (event.has_lost()) Replace(event.lost());
   }

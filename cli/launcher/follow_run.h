@@ -2,6 +2,9 @@
 #ifndef ZEROFLEET_CLI_LAUNCHER_FOLLOW_RUN_H_
 #define ZEROFLEET_CLI_LAUNCHER_FOLLOW_RUN_H_
 
+#include <cstdint>
+#include <functional>
+
 #include "absl/status/statusor.h"
 #include "cli/launcher/local_fleet.h"
 #include "cli/launcher/stop_signals.h"
@@ -21,6 +24,7 @@ struct FollowOptions {
   TensorBoardWriter* tensorboard;  // as well
   const Clock& clock;
   const v1::RestartConfig& restart;  // a coordinator that a signal ends is started again, max_per_rank times
+  std::function<void(int64_t step)> step_done = [](int64_t) {};
 };
 
 // Returns when every child has ended, killing those that do not in time. The value is the exit code: 0, or 130 or 143

@@ -150,6 +150,10 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> LocalFleet::StartWorker(int number
                                         "info"};
   AddCommon(arguments);
   AddMetrics(options_.metrics_port == 0 ? 0 : options_.metrics_port + 1 + number, arguments);
+  if (!options_.trace_steps.empty()) {
+    arguments.insert(arguments.end(),
+                     {"--trace", directory_.trace_path(number), "--trace-steps", options_.trace_steps});
+  }
   return ChildProcess::Start(name, arguments, directory_.log_path(name), token_file_.get(), options_.command);
 }
 

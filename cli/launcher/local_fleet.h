@@ -26,8 +26,9 @@ struct LocalFleetOptions {
   std::string resume = "auto";
   int metrics_port = 0;  // the coordinator's; worker i has metrics_port + 1 + i; 0 = no metrics
   std::string run_name = "";
-  ProcessCommand command = {};  // of the children
-  bool keeps_logs = true;       // the run's directory is there when a message about the run is read
+  ProcessCommand command = {};   // of the children
+  std::string trace_steps = "";  // worker's --trace-steps; empty: nothing is traced
+  bool keeps_logs = true;        // the run's directory is there when a message about the run is read
 };
 
 // The machine's cores, shared out among the workers; at least one.

@@ -207,5 +207,8 @@ std::string RunDirectory::config_path() const { return JoinPath(state_dir(), "co
 std::string RunDirectory::log_path(const std::string& process) const {
   return JoinPath(JoinPath(dir_, kLogDirectory), process + ".log");
 }
+std::string RunDirectory::trace_path(int worker) const {
+  return JoinPath(JoinPath(dir_, kLogDirectory), absl::StrCat("worker-", worker, ".trace.json"));
+}
 
 }  // namespace zerofleet::cli

@@ -56,6 +56,7 @@ class RunDirectory {
   std::string state_dir() const;    // the coordinator's
   std::string config_path() const;  // the complete configuration, as the coordinator reads it
   std::string log_path(const std::string& process) const;
+  std::string trace_path(int worker) const;  // its part of a trace, until it is joined
 
  private:
   RunDirectory(std::string dir, std::unique_ptr<DirectoryLock> lock) : dir_(std::move(dir)), lock_(std::move(lock)) {}

@@ -84,7 +84,12 @@ class BadInput(fleet.FleetTest):
         config = self.write_config(self.config())
         text = config.read_text()
         self.assert_one_line(self.run_command("train", config, "--report", config, timeout=30), USAGE, "--report")
+        traces = ("--trace-steps", "1", "--trace")
+        self.assert_one_line(self.run_command("train", config, *traces, config, timeout=30), USAGE, "--trace", "configuration")
         self.assertEqual(config.read_text(), text)
+        report = self.work / "both.jsonl"
+        run = self.run_command("train", config, "--report", report, *traces, report, timeout=30)
+        self.assert_one_line(run, USAGE, "--trace", "--report")
 
     def test_room_for_too_few_processes(self):
         if os.geteuid() != 0 and self.processes() > 20:

@@ -142,8 +142,10 @@ absl::Status TrainingRun::Enter(const parallel::Mesh& mesh, parallel::GroupCommu
   for (const std::unique_ptr<collective::Communicator>& communicator : view_->groups.all()) {
     communicator->SetObserver([this, &group = *communicator](const collective::CollectiveRecord& record) {
       ObserveCollective(group, record, metrics_);
+      if (trace_ != nullptr) trace_->AddCollective(group.group(), record);
     });
   }
+  if (trace_ != nullptr) trace_->Enter(mesh.rank(), mesh.generation());
   feed_->Attach(mesh.data(), device_, *view_->stream, view_->device_arena->TakeAs<int32_t>(zero::kTokensRow),
                 view_->host_arena->TakeAs<int32_t>(zero::kTokenStagingRow));
   return TakesSnapshots(config_) ? snapshots_->EnterView(PlaceInView(), *view_->host_arena) : absl::OkStatus();
@@ -238,6 +240,9 @@ absl::Status TrainingRun::Launch(int64_t step, const StepRequests& asked) {
       .checks = ChecksOf(config_.integrity(), step),
       .delayed = IsDelayed(config_.offload().delayed_update(), step),
       .looks_ahead = config_.offload().delayed_update().lookahead()};
+  if (trace_ != nullptr && trace_->Wants(step)) {
+    ZF_ASSIGN_OR_RETURN(input.traced_since, trace_->Begin(*view_->stream));
+  }
   return view_->engine->Launch(input,
                                [&](int number, int64_t micro) { return feed_->TrainingBatch(step, number, micro); });
 }
@@ -285,6 +290,7 @@ absl::StatusOr<TrainingRun::StepOutcome> TrainingRun::Collect() {
   if (!peak_note.empty()) outcome.notes.push_back(std::move(peak_note));
   event.set_generation(view_->mesh.generation());
   view_->pace.Add(result.phases);
+  if (trace_ != nullptr && trace_->Wants(result.step)) trace_->End(result.step, result.spans);
   ExportFigures(outcome, result);
   for (const device::RefusedShape& refused : device_.ops().TakeRefusedShapes()) {
     metrics_.ShapeRefused(refused.op);
@@ -334,6 +340,7 @@ bool TrainingRun::EvaluatesAfter(int64_t step) const {
 }
 
 absl::StatusOr<v1::EvaluateEvent> TrainingRun::Evaluate(int64_t step) {
+  const double began = clock_.MonotonicSeconds();
   ZF_RETURN_IF_ERROR(view_->engine->Flush());
   v1::EvaluateEvent event;
   event.set_step(step);
@@ -355,6 +362,7 @@ absl::StatusOr<v1::EvaluateEvent> TrainingRun::Evaluate(int64_t step) {
   }
   event.set_loss(loss_of_all / tokens_of_all);
   best_->Evaluated(event);
+  if (trace_ != nullptr) trace_->AddPause("evaluate", clock_.MonotonicSeconds() - began);
   return event;
 }
 
@@ -375,6 +383,7 @@ absl::Status TrainingRun::Save(int64_t step, std::function<void(v1::ShardWritten
   ZF_ASSIGN_OR_RETURN(const double stall,
                       view_->checkpointer->Save(partial_dir, Manifest(step), std::move(written), waited));
   metrics_.PhaseDone(zero::StepPhase::kCheckpoint, stall);
+  if (trace_ != nullptr) trace_->AddPause("checkpoint", stall);
   return absl::OkStatus();
 }
 

@@ -30,6 +30,7 @@
 #include "worker/trainer/snapshot.h"
 #include "worker/trainer/snapshot_store.h"
 #include "worker/trainer/state_loader.h"
+#include "worker/trainer/step_trace.h"
 #include "worker/trainer/view_parts.h"
 #include "worker/zero/memory_plan.h"
 #include "zerofleet/v1/checkpoint.pb.h"
@@ -65,6 +66,9 @@ class TrainingRun {
   absl::StatusOr<DataFeed::IdCheck> CheckIds(int threads, const std::function<bool()>& cancelled) const {
     return feed_->CheckIds(threads, cancelled);
   }
+
+  // Before any view: `trace`, which outlives the run, is told of the steps that it wants. May be null.
+  void SetTrace(StepTrace* trace) { trace_ = trace; }
 
   // Takes this place in a view, of which `groups` are the communicators; not within another view. Everything from here
   // to Report is for a run within a view.
@@ -154,6 +158,7 @@ class TrainingRun {
   device::Device& device_;
   const Clock& clock_;
   MetricsSink& metrics_;
+  StepTrace* trace_ = nullptr;
   std::unique_ptr<DataFeed> feed_;
   std::unique_ptr<model::Model> model_;
   Environment arithmetic_;  // from Prepare on

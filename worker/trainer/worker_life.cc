@@ -111,6 +111,7 @@ absl::Status WorkerLife::Prepare(const v1::Config& config) {
   if (absl::IsCancelled(run.status())) return SignalledEarly();
   if (!run.ok()) return run.status();
   run_ = *std::move(run);
+  run_->SetTrace(options_.trace);
   status_.SetSaves(run_->saves());
   absl::StatusOr<DataFeed::IdCheck> ids = run_->CheckIds(options_.device.threads, stopped);
   if (absl::IsCancelled(ids.status())) return SignalledEarly();

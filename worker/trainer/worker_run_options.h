@@ -13,6 +13,7 @@
 #include "worker/model/model.h"
 #include "worker/trainer/snapshot_peers.h"
 #include "worker/trainer/snapshot_store.h"
+#include "worker/trainer/step_trace.h"
 #include "zerofleet/v1/coordinator.pb.h"
 #include "zerofleet/v1/events.pb.h"
 
@@ -48,6 +49,8 @@ struct WorkerRunOptions {
   SnapshotPeers* peers = nullptr;
   // Computes the passes of a foreign model (worker/model/foreign.h); null where this process has nobody who can.
   model::ForeignPasses* passes = nullptr;
+  // Told of the steps that it wants; see step_trace.h. Null: none.
+  StepTrace* trace = nullptr;
   // Called, from any thread and perhaps more than once, when the run is lost: from then on the call is about to return,
   // unless a device that hangs prevents it.
   std::function<void(const absl::Status&)> lost = [](const absl::Status&) {};

@@ -184,7 +184,7 @@ absl::Status ZeroEngine::Launch(const StepInput& input, const MicroBatchSource& 
   // The owners update their shards; where parameters rest whole, the shards are then gathered.
   updater_->SetLearningRate(input.learning_rate);
   ZF_RETURN_IF_ERROR(UpdateAndPublish(input.delayed));
-  return KeepResult(input.step, std::move(scalars));
+  return KeepResult(input, std::move(scalars));
 }
 
 absl::StatusOr<StepResult> ZeroEngine::Collect() {
@@ -210,7 +210,10 @@ absl::StatusOr<StepResult> ZeroEngine::Collect() {
                     .flags = control.flags,
                     .skipped = control.apply == 0,
                     .loss_scale = control.loss_scale,
-                    .phases = SumPhases(launched.marks, *launched.end)};
+                    .phases = SumPhases(launched.marks, *launched.end),
+                    .spans = launched.traced_since == nullptr
+                                 ? std::vector<PhaseSpan>()
+                                 : SpansOf(launched.marks, *launched.end, *launched.traced_since)};
 }
 
 const device::StepControl& ZeroEngine::control() const {
@@ -247,10 +250,11 @@ absl::Status ZeroEngine::FinishGradients(int64_t step) {
   return guard_->Verdict(step);
 }
 
-absl::Status ZeroEngine::KeepResult(int64_t step, collective::Communicator::Pending scalars) {
+absl::Status ZeroEngine::KeepResult(const StepInput& input, collective::Communicator::Pending scalars) {
   last_slot_ = (last_slot_ + 1) % kMostLaunchedSteps;
   parts_.device.Copy(parts_.stream, &results_[last_slot_], control_, sizeof(device::StepControl));
-  launched_.push_back({step, last_slot_, std::move(scalars), marks_.Take(), parts_.stream.Record()});
+  launched_.push_back(
+      {input.step, last_slot_, std::move(scalars), marks_.Take(), parts_.stream.Record(), input.traced_since});
   return parts_.stream.failure();
 }
 

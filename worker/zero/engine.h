@@ -41,6 +41,8 @@ struct StepInput {
   StepChecks checks = {};
   bool delayed = false;      // its update comes with the next delayed step, or with Flush
   bool looks_ahead = false;  // and then leaves the parameters ahead of the weights (device::UpdateFactors)
+  // The result has spans since this event; null: none.
+  std::shared_ptr<device::Event> traced_since = nullptr;
 };
 
 struct StepResult {
@@ -51,6 +53,7 @@ struct StepResult {
   bool skipped = false;   // fp16: the gradient overflowed, and the state is as before
   double loss_scale = 1;  // of the step after
   PhaseSeconds phases;
+  std::vector<PhaseSpan> spans;  // of which `phases` are the sums, where StepInput asked for them
 };
 
 // Fills the device's token buffers (MicroBatch::inputs, targets) with micro-batch i of the rank with this number in the
@@ -119,7 +122,7 @@ class ZeroEngine : private model::ParameterSource {
     int slot;  // of results_
     collective::Communicator::Pending scalars;
     std::vector<PhaseMark> marks;
-    std::shared_ptr<device::Event> end;
+    std::shared_ptr<device::Event> end, traced_since;
   };
 
   absl::StatusOr<device::Tensor> Acquire(int unit) override;
@@ -137,7 +140,7 @@ class ZeroEngine : private model::ParameterSource {
   absl::Status RunMicroBatches(const MicroBatchSource& batches);
   absl::Status RunMicroBatch(int number, int64_t micro, const MicroBatchSource& batches);
   absl::Status FinishGradients(int64_t step);
-  absl::Status KeepResult(int64_t step, collective::Communicator::Pending scalars);
+  absl::Status KeepResult(const StepInput& input, collective::Communicator::Pending scalars);
   device::StepRule RuleOf(const StepInput& input) const;
   // What the gradients are divided by beforehand.
   static double DivisorOf(const StepInput& input) { return input.tokens > 0 ? static_cast<double>(input.tokens) : 1; }

@@ -21,4 +21,14 @@ PhaseSeconds SumPhases(const std::vector<PhaseMark>& marks, const device::Event&
   return seconds;
 }
 
+std::vector<PhaseSpan> SpansOf(const std::vector<PhaseMark>& marks, const device::Event& end,
+                               const device::Event& origin) {
+  std::vector<PhaseSpan> spans;
+  for (size_t i = 0; i < marks.size(); ++i) {
+    const device::Event& next = i + 1 < marks.size() ? *marks[i + 1].event : end;
+    spans.push_back({marks[i].phase, marks[i].event->SecondsSince(origin), next.SecondsSince(origin)});
+  }
+  return spans;
+}
+
 }  // namespace zerofleet::zero

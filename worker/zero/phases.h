@@ -65,6 +65,15 @@ class PhaseMarks {
   std::vector<PhaseMark> marks_;
 };
 
+// What one mark stands for, in seconds since an event.
+struct PhaseSpan {
+  StepPhase phase;
+  double begin, end;
+};
+// From each mark to the next, and from the last to `end`, since `origin`; all of them must have been reached.
+std::vector<PhaseSpan> SpansOf(const std::vector<PhaseMark>& marks, const device::Event& end,
+                               const device::Event& origin);
+
 // The time from each mark to the next, and from the last to `end`; all of them must have been reached.
 PhaseSeconds SumPhases(const std::vector<PhaseMark>& marks, const device::Event& end);
 

@@ -43,7 +43,14 @@ TEST(Phases, EachMarkLastsUntilTheNext) {
   stream.now = 15;
   marks.Mark(StepPhase::kOptimizer);
   stream.now = 31;
-  const PhaseSeconds seconds = SumPhases(marks.Take(), *stream.Record());
+  const std::vector<PhaseMark> taken = marks.Take();
+  const std::vector<PhaseSpan> spans = SpansOf(taken, *stream.Record(), FakeEvent(-100));
+  ASSERT_EQ(spans.size(), 5u);
+  EXPECT_EQ(spans[2].phase, StepPhase::kGather);
+  EXPECT_EQ(spans[2].begin, 103);
+  EXPECT_EQ(spans[2].end, 107);
+  EXPECT_EQ(spans[4].end, 131);
+  const PhaseSeconds seconds = SumPhases(taken, *stream.Record());
   EXPECT_EQ(seconds[StepPhase::kData], 1);
   EXPECT_EQ(seconds[StepPhase::kForward], 2 + 8);
   EXPECT_EQ(seconds[StepPhase::kGather], 4);

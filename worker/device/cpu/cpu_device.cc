@@ -56,7 +56,9 @@ CpuDevice::CpuDevice(int threads) : pool_(threads), ops_(pool_) {
   if (folder == nullptr) return;
   absl::StatusOr<std::unique_ptr<OpProfile>> profile = OpProfile::Create(absl::StrCat(folder, "/", getpid()));
   // Whoever reads it will miss it.
-  if (profile.ok()) profiled_ = std::make_unique<ProfiledOps>(ops_, *std::move(profile));
+  if (!profile.ok()) return;
+  profile_ = *std::move(profile);
+  profiled_ = std::make_unique<ProfiledOps>(ops_, *profile_);
 }
 
 std::string CpuDevice::description() const {

@@ -10,6 +10,7 @@
 #include "worker/device/cpu/cpu_ops.h"
 #include "worker/device/cpu/thread_pool.h"
 #include "worker/device/device.h"
+#include "worker/device/profile/op_profile.h"
 #include "worker/device/profile/profiled_ops.h"
 
 namespace zerofleet::device {
@@ -40,7 +41,8 @@ class CpuDevice : public Device {
  private:
   ThreadPool pool_;
   CpuOps ops_;
-  std::unique_ptr<ProfiledOps> profiled_;  // mostly null
+  std::unique_ptr<OpProfile> profile_;  // mostly null, as is the next
+  std::unique_ptr<ProfiledOps> profiled_;
 };
 
 }  // namespace zerofleet::device

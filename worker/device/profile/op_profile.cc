@@ -51,16 +51,16 @@ absl::StatusOr<std::unique_ptr<OpProfile>> OpProfile::Create(const std::string& 
 
 OpProfile::~OpProfile() { munmap(table_, sizeof(Table)); }
 
-void OpProfile::Add(std::string_view op, double seconds, double flops, double bytes) {
+void OpProfile::Add(std::string_view op, const OpCall& call) {
   absl::MutexLock lock(&mutex_);
   size_t row = 0;
   while (row + 1 < kProfileRows && table_->rows[row].name[0] != 0 && op != table_->rows[row].name) ++row;
   Table::Row& found = table_->rows[row];
   if (found.name[0] == 0) std::memcpy(found.name, op.data(), std::min(op.size(), sizeof(found.name) - 1));
   found.figures.calls++;
-  found.figures.seconds += seconds;
-  found.figures.flops += flops;
-  found.figures.bytes += bytes;
+  found.figures.seconds += call.seconds;
+  found.figures.flops += call.flops;
+  found.figures.bytes += call.bytes;
 }
 
 absl::StatusOr<std::map<std::string, OpFigures>> OpProfile::Read(const std::string& path) {

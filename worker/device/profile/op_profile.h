@@ -12,27 +12,28 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "worker/device/profile/op_sink.h"
 
 namespace zerofleet::device {
 
-// Bytes are those of an op's inputs and outputs, each once: what it would move with a cache for all that is between.
+// Sums over the calls of an op.
 struct OpFigures {
   int64_t calls = 0;
   double seconds = 0, flops = 0, bytes = 0;
 };
 
-class OpProfile {
+class OpProfile : public OpSink {
  public:
   // Names the environment variable with the folder to which every process writes a file. Unset: none does.
   static constexpr char kVariable[] = "ZEROFLEET_OP_PROFILE";
 
   // A new file `path`.
   static absl::StatusOr<std::unique_ptr<OpProfile>> Create(const std::string& path);
-  ~OpProfile();
+  ~OpProfile() override;
   OpProfile(const OpProfile&) = delete;
 
   // One call of an op. Names beyond the 63rd are counted under the last. Any thread.
-  void Add(std::string_view op, double seconds, double flops, double bytes);
+  void Add(std::string_view op, const OpCall& call) override;
 
   // By name. InvalidArgument for a file that is none of these.
   static absl::StatusOr<std::map<std::string, OpFigures>> Read(const std::string& path);

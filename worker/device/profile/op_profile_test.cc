@@ -19,16 +19,16 @@ namespace {
 TEST(OpProfileTest, CountsByName) {
   const std::string path = absl::StrCat(testing::TempDir(), "/op_profile_", getpid());
   auto profile = OpProfile::Create(path).value();
-  profile->Add("a", 1, 2, 3);
-  profile->Add("b", 1, 0, 0);
-  profile->Add("a", 0.5, 2, 3);
+  profile->Add("a", {.began = 7, .seconds = 1, .flops = 2, .bytes = 3});
+  profile->Add("b", {.began = 8, .seconds = 1});
+  profile->Add("a", {.began = 9, .seconds = 0.5, .flops = 2, .bytes = 3});
   auto figures = OpProfile::Read(path).value();
   ASSERT_EQ(figures.size(), 2u);
   EXPECT_EQ(figures["a"].calls, 2);
   EXPECT_EQ(figures["a"].seconds, 1.5);
   EXPECT_EQ(figures["a"].flops, 4);
   EXPECT_EQ(figures["a"].bytes, 6);
-  for (int i = 0; i < 100; ++i) profile->Add(absl::StrCat("op ", i), 1, 0, 0);
+  for (int i = 0; i < 100; ++i) profile->Add(absl::StrCat("op ", i), {.seconds = 1});
   figures = OpProfile::Read(path).value();
   EXPECT_EQ(figures.size(), 64u);
   EXPECT_EQ(figures["op 61"].calls, 39) << "and those for which there is no row";

@@ -33,7 +33,8 @@ template <class Op>
 void ProfiledOps::Time(std::string_view name, double flops, double bytes, const Op& op) {
   const double start = Clock::Real().MonotonicSeconds();
   op();
-  profile_->Add(name, Clock::Real().MonotonicSeconds() - start, flops, bytes);
+  sink_.Add(name,
+            {.began = start, .seconds = Clock::Real().MonotonicSeconds() - start, .flops = flops, .bytes = bytes});
 }
 
 void ProfiledOps::LinearForward(Stream& stream, const LinearForwardArguments& p) {

@@ -2,22 +2,21 @@
 #ifndef ZEROFLEET_WORKER_DEVICE_PROFILE_PROFILED_OPS_H_
 #define ZEROFLEET_WORKER_DEVICE_PROFILE_PROFILED_OPS_H_
 
-#include <memory>
 #include <vector>
 
 #include "worker/device/band_ops.h"
 #include "worker/device/cache_ops.h"
 #include "worker/device/llama_ops.h"
 #include "worker/device/ops.h"
-#include "worker/device/profile/op_profile.h"
+#include "worker/device/profile/op_sink.h"
 #include "worker/device/vocabulary_ops.h"
 
 namespace zerofleet::device {
 
 class ProfiledOps : public Ops, public VocabularyOps, public BandOps, public LlamaOps, public CacheOps {
  public:
-  // `ops`, which outlives this, has the ops of every family.
-  ProfiledOps(Ops& ops, std::unique_ptr<OpProfile> profile) : ops_(ops), profile_(std::move(profile)) {}
+  // `ops` and `sink` outlive this; the former has the ops of every family.
+  ProfiledOps(Ops& ops, OpSink& sink) : ops_(ops), sink_(sink) {}
 
   void LinearForward(Stream&, const LinearForwardArguments&) override;
   void LinearGeluForward(Stream&, const LinearGeluForwardArguments&) override;
@@ -85,12 +84,12 @@ class ProfiledOps : public Ops, public VocabularyOps, public BandOps, public Lla
   CacheOps* cache() override { return this; }
 
  private:
-  // Calls `op` and adds what it took under `name`.
+  // Calls `op` and tells of it under `name`.
   template <class Op>
   void Time(std::string_view name, double flops, double bytes, const Op& op);
 
   Ops& ops_;
-  const std::unique_ptr<OpProfile> profile_;
+  OpSink& sink_;
 };
 
 }  // namespace zerofleet::device
