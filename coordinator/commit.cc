@@ -23,6 +23,12 @@ using google::protobuf::util::MessageDifferencer;
 // A rank saves only once its last save is committed, so that one commit is under way while the next is written.
 constexpr size_t kMostPendingCommits = 2;
 
+// The digest of the manifest that the run's steps have gone on from; empty: they are its first, or it is not known.
+std::string DigestBefore(const Fleet& fleet) {
+  const std::vector<CheckpointCandidate>& candidates = fleet.parameters.candidates;
+  return fleet.loading.candidate < candidates.size() ? candidates[fleet.loading.candidate].digest : "";
+}
+
 // The manifest all shards agree on, with their files in rank order. Each file holds what its rank owns (CheckShard), so
 // together they hold each element once.
 absl::StatusOr<v1::CheckpointManifest> Assemble(const Fleet& fleet, int64_t step, const PendingCommit& commit) {
@@ -37,6 +43,7 @@ absl::StatusOr<v1::CheckpointManifest> Assemble(const Fleet& fleet, int64_t step
     *manifest.mutable_data() = first->second.data();
     *manifest.mutable_environment() = first->second.environment();
   }
+  if (manifest.has_receipt()) manifest.mutable_receipt()->set_previous_xxh3_128(DigestBefore(fleet));
   for (const auto& [rank, shard] : commit.shards) *manifest.add_files() = shard.file();
   return manifest;
 }
@@ -67,7 +74,8 @@ std::string WhatIsWrongWithTheShard(const Fleet& fleet, const Member& member, co
     return absl::StrCat("its manifest is of step ", manifest.step(), " with ", manifest.files_size(), " files");
   }
   if (shard.config_digest() != fleet.config_digest) return "it has another configuration";
-  if (manifest.has_config() || manifest.has_data() || manifest.environment_size() > 0)
+  if (!manifest.receipt().previous_xxh3_128().empty() || manifest.has_config() || manifest.has_data() ||
+      manifest.environment_size() > 0)
     return "its manifest has what the coordinator adds";
   if (manifest.world_size() != fleet.world_size() || manifest.zero_stage() != config.parallel().zero_stage()) {
     return absl::StrCat("it has world size ", manifest.world_size(), " and stage ", manifest.zero_stage());

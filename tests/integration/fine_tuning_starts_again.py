@@ -29,9 +29,9 @@ class FineTuningStartsAgain(fleet.FleetTest):
         del config["model"]
         return config
 
-    def train_and_kill_a_worker(self, config):
+    def train_and_kill_a_worker(self, config, *arguments):
         report = self.work / f"killed-{time.time_ns()}.jsonl"
-        process = self.start("train", self.write_config(config), "--report", report)
+        process = self.start("train", self.write_config(config), "--report", report, *arguments)
         while process.poll() is None and not fleet.Run(0, "", "", report).column("loss"):
             time.sleep(0.005)
         for pid in self.workers()[:1]:
@@ -95,6 +95,37 @@ class FineTuningStartsAgain(fleet.FleetTest):
         adapters = sum(file.stat().st_size for file in fleet.latest_checkpoint(self.work / "plain").glob("*.safetensors"))
         base = sum(file.stat().st_size for file in source.glob("*.safetensors"))
         self.assertLess(adapters, base / 4)
+
+    def test_adapters_outlive_a_killed_worker_and_their_steps_verify(self):
+        source = self.imported()
+        settings = {"steps": 200, "checkpoint": {"every_steps": 20, "keep": 20}}
+        whole = self.train(self.tuning_adapters(source, "whole", **settings))
+        trace = self.work / "trace.json"
+        for attempt in range(5):  # on a busy machine a run may be over before one of its workers is killed
+            shutil.rmtree(self.work / "killed", ignore_errors=True)
+            lost = self.train_and_kill_a_worker(self.tuning_adapters(source, "killed", **settings), "--trace", trace,
+                                                "--trace-steps", "199-200")
+            if lost.of("recovery"):
+                break
+        self.assertEqual(lost.code, 0, lost.err[-2000:])
+        self.assertEqual(len(lost.of("recovery")), 1)
+        self.assert_same_bits(whole.column("loss"), lost.column("loss"), "with a worker that was killed")
+        events = json.loads(trace.read_text())["traceEvents"]
+        phases = {(e["pid"], e["args"]["step"]) for e in events if e["name"] == "forward"}
+        self.assertEqual(phases, {(rank, step) for rank in (0, 1) for step in (199, 200)})
+        same = self.run_command("verify-run", self.work / "killed", "--steps", "30-45", "--workers", "1")
+        self.assertEqual(same.code, 0, same.err)
+        self.assertIn("same: steps 30-45", same.out)
+        # A bit of a later checkpoint, which the steps do not begin from.
+        later = max((self.work / "killed").glob("step-*/rank-*.safetensors"))
+        good = later.read_bytes()
+        later.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+        self.assertEqual(self.run_command("verify-run", self.work / "killed", "--steps", "30-45").code, 3)
+        later.write_bytes(good)
+        # With another base the losses are others: the adapters name theirs by its digest.
+        shard = next(source.glob("*.safetensors"))
+        shard.write_bytes(shard.read_bytes()[:-1] + b"\x01")
+        self.assertEqual(self.run_command("verify-run", self.work / "killed", "--steps", "30-45").code, 3)
 
     def test_adapters_are_merged_and_go_to_peft_and_back(self):
         source = self.imported()

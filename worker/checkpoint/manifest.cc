@@ -74,7 +74,8 @@ absl::StatusOr<v1::CheckpointManifest> ParseManifest(std::string_view text) {
   absl::Status filled = ParsedJsonToProto(*json, &manifest);
   // The configuration's keys grow from release to release: one that is absent has its first value, which is checked.
   // What the data were is not known of an import, or of what an older release has written.
-  const std::set<std::string> newer = {"config", "data", "tokenizer", "environment", "base_xxh3_128", "best"};
+  const std::set<std::string> newer = {"config",        "data", "tokenizer", "environment",
+                                       "base_xxh3_128", "best", "receipt"};
   if (filled.ok()) filled = CheckEveryKeyPresent(*json, *manifest.GetDescriptor(), newer);
   if (!filled.ok()) return absl::DataLossError(std::string(filled.message()));
   if (version < 3 && manifest.generation() > 0) manifest.set_team(coordinator::kMostRanks);

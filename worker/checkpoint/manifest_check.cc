@@ -13,6 +13,7 @@
 #include "coordinator/partition.h"
 #include "coordinator/placement.h"
 #include "worker/checkpoint/manifest.h"
+#include "worker/checkpoint/receipt.h"
 #include "worker/checkpoint/shard_format.h"
 #include "worker/checkpoint/tokenizer_files.h"
 #include "worker/model/families.h"
@@ -157,6 +158,11 @@ absl::Status CheckBest(const v1::CheckpointManifest& manifest) {
       return Wrong("best", absl::StrCat("step ", step, ", expected 0 to ", manifest.step()));
   }
   return best.stale_evaluations() >= 0 ? absl::OkStatus() : Wrong("best.stale_evaluations", "below 0");
+}
+
+absl::Status CheckReceipt(const v1::CheckpointManifest& manifest) {
+  const std::string wrong = WhatIsWrongWithReceipt(manifest.receipt(), manifest.step());
+  return wrong.empty() ? absl::OkStatus() : Wrong("receipt", wrong);
 }
 
 absl::Status CheckTensors(const v1::CheckpointManifest& manifest) {
@@ -332,6 +338,7 @@ absl::Status ValidateManifest(const v1::CheckpointManifest& manifest) {
   ZF_RETURN_IF_ERROR(CheckDataFiles(manifest.data().validation(), "data.validation"));
   ZF_RETURN_IF_ERROR(CheckTokenizer(manifest));
   ZF_RETURN_IF_ERROR(CheckBest(manifest));
+  ZF_RETURN_IF_ERROR(CheckReceipt(manifest));
   ZF_RETURN_IF_ERROR(CheckTensors(manifest));
   absl::StatusOr<model::ModelSpec> spec = model::ModelSpec::Create(manifest.config().model(), PartOf(manifest, 0));
   if (!spec.ok()) return Wrong("config", std::string(spec.status().message()));

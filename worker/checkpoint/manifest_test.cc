@@ -166,6 +166,12 @@ TEST_F(ManifestTest, EveryKeyMustBeThereOnce) {
     json.at(path.parent_pointer()).erase(path.back());
     EXPECT_THAT(ParseError(json.dump()), HasSubstr("missing")) << pointer;
   }
+  // What older releases did not write.
+  for (const char* key : {"data", "tokenizer", "environment", "base_xxh3_128", "best", "receipt"}) {
+    nlohmann::json json = nlohmann::json::parse(Version1Text());
+    json.erase(key);
+    EXPECT_TRUE(ParseManifest(json.dump()).ok()) << key << ": " << ParseManifest(json.dump()).status();
+  }
   std::string twice = Version1Text();
   twice.replace(twice.find(" \"step\": 3"), 0, " \"step\": 3,\n");
   EXPECT_THAT(ParseError(twice), HasSubstr("'step' is duplicated"));

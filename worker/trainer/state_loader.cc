@@ -53,6 +53,8 @@ absl::StatusOr<LoadedFrom> StateLoader::Load(const std::string& step_dir, const 
   }
   view_.loaded_samples = manifest.data_cursor().samples_consumed();
   view_.loaded_best = manifest.best();
+  view_.loaded_receipt = manifest.receipt();
+  view_.loaded_receipt.clear_previous_xxh3_128();  // the coordinator's to say
   view_.loaded_control = ControlOf(manifest);
   view_.loaded_own_part = false;
   return kept ? LoadedFrom::kMemory : LoadedFrom::kStorage;
@@ -114,6 +116,7 @@ absl::Status StateLoader::RestoreFromPeer(
 void StateLoader::HasLoaded(const v1::ReplicaHeader& part) {
   view_.loaded_samples = part.manifest().data_cursor().samples_consumed();
   view_.loaded_best = part.manifest().best();
+  view_.loaded_receipt = part.manifest().receipt();
   view_.loaded_control = ControlOf(part.manifest());
   view_.loaded_own_part = true;
 }
@@ -125,6 +128,7 @@ absl::Status StateLoader::LoadWeights(const std::string& step_dir) {
   ZF_RETURN_IF_ERROR(LoadFrozen());
   view_.loaded_samples = 0;
   view_.loaded_best.Clear();
+  view_.loaded_receipt.Clear();
   view_.loaded_control = {.loss_scale = optim::LossScalingOf(view_.layout.options().dtype).first};
   view_.loaded_own_part = false;
   return absl::OkStatus();

@@ -15,6 +15,7 @@
 #include "coordinator/config_digest.h"
 #include "worker/checkpoint/catalog.h"
 #include "worker/checkpoint/manifest.h"
+#include "worker/checkpoint/receipt.h"
 #include "worker/model/foreign.h"
 #include "worker/optim/loss_scaling.h"
 #include "worker/optim/optimizer.h"
@@ -196,6 +197,7 @@ absl::Status TrainingRun::Start(bool loaded, const v1::Start& start) {
   ZF_RETURN_IF_ERROR(peak_->Begin(*view_, start.in_recovery()));
   feed_->Seek(start.step(), loaded ? view_->loaded_samples : 0, coordinator::SkippedSamples(start.skipped()));
   best_.emplace(config_.evaluate(), loaded ? view_->loaded_best : v1::BestLoss());
+  receipt_ = loaded ? view_->loaded_receipt : v1::Receipt();
   view_->spikes.emplace(config_.divergence(), std::vector<double>(start.losses().begin(), start.losses().end()));
   const bool gathers = loaded && view_->loaded_own_part && !view_->engine->state().LoadsWhatItStores();
   if (gathers) ZF_RETURN_IF_ERROR(view_->engine->GatherLoadedState());
@@ -265,6 +267,7 @@ absl::StatusOr<zero::StepResult> TrainingRun::CollectStep() {
 
 absl::StatusOr<TrainingRun::StepOutcome> TrainingRun::Collect() {
   ZF_ASSIGN_OR_RETURN(zero::StepResult result, CollectStep());
+  checkpoint::AddToReceipt(checkpoint::NumbersOf(result.step, result.loss, result.grad_norm), &receipt_);
   const ViewParts::LaunchedStep launched = view_->launches.front();
   view_->launches.pop_front();
   // A step begins when it is launched, or when the one before it is done.
@@ -407,6 +410,7 @@ v1::CheckpointManifest TrainingRun::Manifest(int64_t step) const {
   SetTensorTable(spec_, &manifest);
   manifest.set_base_xxh3_128(view_->base_digest);
   manifest.mutable_data_cursor()->set_samples_consumed(feed_->SamplesConsumed(step));
+  if (receipt_.steps_size() > 0) *manifest.mutable_receipt() = receipt_;
   if (best_->state().step() > 0) *manifest.mutable_best() = best_->state();
   const device::StepControl& control = view_->engine->control();
   manifest.mutable_loss_scale()->set_scale(control.loss_scale);

@@ -167,6 +167,7 @@ class TrainingRun {
   const std::shared_ptr<SaveMeter> saves_ = std::make_shared<SaveMeter>();
   std::unique_ptr<ViewParts> view_;  // null outside a view; after what its parts borrow
   std::optional<BestLoss> best_;     // from Start on
+  v1::Receipt receipt_;              // of the steps up to the last collected
   double memory_asked_at_ = 0;
   std::optional<PeakSearch> peak_;  // from Prepare on
 };

@@ -72,6 +72,7 @@ struct ViewParts {
   int64_t steps_done = 0;
   int64_t loaded_samples = 0;
   v1::BestLoss loaded_best;
+  v1::Receipt loaded_receipt;
   device::StepControl loaded_control;
   std::string base_digest;       // of the manifest that frozen weights were read from; empty: nothing is frozen
   bool loaded_own_part = false;  // of the state, and nothing that other ranks own

@@ -1,0 +1,32 @@
+// The receipt of a run's steps in a manifest: the bits of each newest step's loss and norm, and a chain over all.
+#ifndef ZEROFLEET_WORKER_CHECKPOINT_RECEIPT_H_
+#define ZEROFLEET_WORKER_CHECKPOINT_RECEIPT_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "zerofleet/v1/checkpoint.pb.h"
+
+namespace zerofleet::checkpoint {
+
+inline constexpr int kMostReceiptSteps = 256;
+
+v1::StepNumbers NumbersOf(int64_t step, double loss, double grad_norm);
+
+// The chain's digest after a step, from the one before it (empty before the first).
+std::string ChainAfter(std::string_view before, const v1::StepNumbers& step);
+
+// Adds the step that follows; the oldest beyond kMostReceiptSteps goes.
+void AddToReceipt(const v1::StepNumbers& step, v1::Receipt* receipt);
+
+// What is wrong with the receipt of a manifest of `step`; empty: nothing, or there is none.
+std::string WhatIsWrongWithReceipt(const v1::Receipt& receipt, int64_t step);
+
+// How the receipt of a later checkpoint of a run contradicts that of an earlier one, of `earlier_step`: a step that has
+// other numbers, or steps that make another chain. Empty if they agree, as far as both can be known.
+std::string Contradiction(const v1::Receipt& earlier, int64_t earlier_step, const v1::Receipt& later);
+
+}  // namespace zerofleet::checkpoint
+
+#endif  // ZEROFLEET_WORKER_CHECKPOINT_RECEIPT_H_
