@@ -55,6 +55,7 @@ void AddEvalCommand(CLI::App& app, CommandBody& body);
 void AddGenerateCommand(CLI::App& app, CommandBody& body);
 void AddSweepCommand(CLI::App& app, CommandBody& body);
 void AddTokenizeCommand(CLI::App& app, CommandBody& body);
+void AddDoctorCommand(CLI::App& app, CommandBody& body);
 void AddVerifyRunCommand(CLI::App& app, CommandBody& body);
 void AddBenchCommand(CLI::App& app, CommandBody& body);
 void AddCompletionCommand(CLI::App& app, CommandBody& body);

@@ -34,10 +34,10 @@ constexpr size_t kLongestShown = 60;
 
 using AddCommand = void (*)(CLI::App& app, CommandBody& body);
 constexpr AddCommand kCommands[] = {
-    AddTrainCommand,      AddRunCommand,       AddCoordinatorCommand, AddWorkerCommand, AddStatusCommand,
-    AddPlanCommand,       AddReportCommand,    AddCheckpointCommand,  AddEvalCommand,   AddGenerateCommand,
-    AddSweepCommand,      AddVerifyRunCommand, AddTokenizeCommand,    AddBenchCommand,  AddHelpCommand,
-    AddCompletionCommand, AddConfigCommand,    AddConfigSchemaCommand};
+    AddTrainCommand, AddRunCommand,        AddCoordinatorCommand, AddWorkerCommand,      AddStatusCommand,
+    AddPlanCommand,  AddReportCommand,     AddCheckpointCommand,  AddEvalCommand,        AddGenerateCommand,
+    AddSweepCommand, AddVerifyRunCommand,  AddDoctorCommand,      AddTokenizeCommand,    AddBenchCommand,
+    AddHelpCommand,  AddCompletionCommand, AddConfigCommand,      AddConfigSchemaCommand};
 
 std::string VersionText() {
   const services::BuildInfo& build = services::GetBuildInfo();

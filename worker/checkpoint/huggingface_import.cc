@@ -18,11 +18,11 @@
 #include "worker/checkpoint/huggingface.h"
 #include "worker/checkpoint/huggingface_config.h"
 #include "worker/checkpoint/huggingface_source.h"
+#include "worker/checkpoint/huggingface_tensor.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/shard_writer.h"
 #include "worker/checkpoint/step_name.h"
 #include "worker/checkpoint/tokenizer_files.h"
-#include "worker/checkpoint/transpose.h"
 #include "worker/model/families.h"
 #include "worker/model/foreign.h"
 #include "worker/model/spec.h"
@@ -31,41 +31,7 @@
 namespace zerofleet::checkpoint {
 namespace {
 
-constexpr int64_t kMaxConfigBytes = int64_t{1} << 20;
 constexpr char kHeadName[] = "lm_head.weight";
-
-// A tensor's name in a source, where none has the prefix.
-std::string SourceName(const model::HuggingFaceFormat& format, const model::TensorSpec& tensor) {
-  return tensor.name.starts_with(format.prefix) ? tensor.name.substr(format.prefix.size()) : tensor.name;
-}
-
-absl::StatusOr<v1::ModelConfig> ReadConfig(const std::string& hf_dir) {
-  const std::string path = JoinPath(hf_dir, kHuggingFaceConfigName);
-  ZF_ASSIGN_OR_RETURN(std::string text, ReadSmallFile(path, kMaxConfigBytes));
-  absl::StatusOr<v1::ModelConfig> model = ParseHuggingFaceConfig(text);
-  if (!model.ok()) return Annotate(model.status(), path);
-  return model;
-}
-
-bool IsTransposed(const model::HuggingFaceFormat& format, const model::TensorSpec& tensor) {
-  return format.transposes_products && tensor.projects;
-}
-
-std::vector<int64_t> SourceShape(const model::HuggingFaceFormat& format, const model::TensorSpec& tensor) {
-  if (!IsTransposed(format, tensor)) return tensor.shape;
-  return {tensor.shape[1], tensor.shape[0]};
-}
-
-absl::Status ReadTensor(const WeightSource& source, const model::HuggingFaceFormat& format,
-                        const model::TensorSpec& tensor, std::span<float> into) {
-  const std::string name = SourceName(format, tensor);
-  const std::vector<int64_t> shape = SourceShape(format, tensor);
-  if (!IsTransposed(format, tensor)) return source.Read(name, shape, into);
-  std::vector<float> turned(into.size());
-  ZF_RETURN_IF_ERROR(source.Read(name, shape, turned));
-  Transpose(turned, tensor.shape[1], tensor.shape[0], into);
-  return absl::OkStatus();
-}
 
 // Every tensor of the source must have found its place; a tied head must be the token embedding again.
 absl::Status CheckNothingLost(const WeightSource& source, const std::string& hf_dir, const model::ModelFamily& family,
@@ -103,7 +69,7 @@ struct Found {
 absl::StatusOr<Found> FindInDirectory(const std::string& hf_dir) {
   Found found;
   found.facts = JoinPath(hf_dir, kHuggingFaceConfigName);
-  ZF_ASSIGN_OR_RETURN(found.model, ReadConfig(hf_dir));
+  ZF_ASSIGN_OR_RETURN(found.model, ReadHuggingFaceModel(hf_dir));
   ZF_ASSIGN_OR_RETURN(found.family, model::FindModelFamily(found.model.family()));
   ZF_ASSIGN_OR_RETURN(HuggingFaceSource source, HuggingFaceSource::Open(hf_dir, found.family->hugging_face));
   found.source = std::make_unique<HuggingFaceSource>(std::move(source));
@@ -179,7 +145,8 @@ class ImportPieces {
     if (tensor_ < spec_.tensors().size()) {
       const model::TensorSpec& tensor = spec_.tensors()[tensor_++];
       values_.resize(static_cast<size_t>(tensor.elements()));
-      ZF_RETURN_IF_ERROR(ReadTensor(*found_.source, FormatOf(found_), tensor, values_));
+      ZF_RETURN_IF_ERROR(
+          ReadSourceTensor(*found_.source, SourceName(FormatOf(found_), tensor), FormatOf(found_), tensor, values_));
       return std::as_bytes(std::span<const float>(values_));
     }
     while (vector_ < zeros_left_.size() && zeros_left_[vector_] == 0) ++vector_;
