@@ -170,7 +170,6 @@ absl::Status ZeroEngine::RunWithoutUpdate(const StepInput& input, const MicroBat
   updater_->SetLearningRate(input.learning_rate);
   ZF_RETURN_IF_ERROR(UpdateAndPublish(/*delayed=*/false));
   if (passes > 0) ZF_RETURN_IF_ERROR(EvaluateLossSum(passes, evaluation).status());
-  marks_.Take();
   return SetControl(kept);
 }
 
@@ -229,6 +228,7 @@ absl::Status ZeroEngine::Finish() {
 
 absl::Status ZeroEngine::BeginStep(const StepInput& input, const MicroBatchSource& batches) {
   ZF_CHECK(launched() < kMostLaunchedSteps);
+  marks_.Take();  // those of what was done since the last step
   marks_.Mark(StepPhase::kData);
   parts_.ops().BeginStep(parts_.stream, DivisorOf(input), control_);
   return guard_->Before(input.checks, control_, RuleOf(input),
@@ -359,7 +359,6 @@ absl::StatusOr<double> ZeroEngine::EvaluateLossSum(int64_t passes, const Evaluat
     ZF_RETURN_IF_ERROR(parts_.stream.Synchronize());
     if (one.counts) weights.push_back(divisor);
   }
-  marks_.Take();
   if (weight != nullptr) {
     ZF_ASSIGN_OR_RETURN(*weight, sums_->SumLosses(weights));
   }

@@ -49,6 +49,29 @@ TEST(TensorFleet, InitialWeightsDoNotDependOnTheDegree) {
   }
 }
 
+// What lies between two steps, such as an evaluation and its sums over the tensor group, is of neither.
+TEST(TensorFleet, AStepsPhasesBeginWithIt) {
+  const FleetSetup setup = InParts(1, 1, 2);
+  RunFleet(setup, [&](TestRank& rank) {
+    ZF_CHECK(rank.engine().Initialize(1).ok());
+    rank.Step(1);
+    const absl::StatusOr<double> loss = rank.engine().EvaluateLossSum(1, [&](int64_t) {
+      return EvaluationBatch{*rank.Batch(1, 0), /*counts=*/true};
+    });
+    ASSERT_TRUE(loss.ok()) << loss.status();
+    const StepInput input{.step = 2,
+                          .learning_rate = setup.learning_rate,
+                          .tokens = setup.global_sequences * setup.model.context(),
+                          .traced_since = rank.stream().Record()};
+    ASSERT_TRUE(rank.engine().Launch(input, [&](int, int64_t micro) { return rank.Batch(2, micro); }).ok());
+    const absl::StatusOr<StepResult> result = rank.engine().Collect();
+    ASSERT_TRUE(result.ok()) << result.status();
+    ASSERT_FALSE(result->spans.empty());
+    EXPECT_EQ(result->spans[0].phase, StepPhase::kData);
+    EXPECT_GE(result->spans[0].begin, 0);
+  });
+}
+
 // On every device, with tokens whole and divided.
 class TensorFleetLosses : public testing::TestWithParam<std::tuple<std::string, bool>> {
  protected:
