@@ -132,6 +132,10 @@ class BadInput(fleet.FleetTest):
         self.assert_nothing_left()
 
     def test_signals_before_the_run(self):
+        for each in (signal.SIGINT, signal.SIGQUIT):  # a shell's "&" leaves them ignored, which children inherit
+            if signal.getsignal(each) == signal.SIG_IGN:
+                self.addCleanup(signal.signal, each, signal.SIG_IGN)
+                signal.signal(each, signal.SIG_DFL)
         for delay in (0, 0.005, 0.02, 0.05):
             for sent, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGQUIT, None)):
                 process = self.start("train", self.write_config(self.config(steps=100000)), "--resume", "auto")
