@@ -122,9 +122,9 @@ std::vector<std::string> DeviceKindsBuilt();
 // here. Cheap: nothing is set up on the device.
 absl::StatusOr<std::string> ResolveDeviceKind(const std::string& kind);
 
-// The best instruction set that the CPU's ops of this process use from now on: auto (the CPU's best), avx2, avx512
-// (without bf16 instructions) or amx (with them). To be called before any op runs. InvalidArgument for another word,
-// FailedPrecondition where the CPU has less, or ops have run already.
+// The best instruction set that the CPU's ops of this process use from now on: auto (the CPU's best), sse4 (the
+// least that oneDNN has), avx2, avx512 (without bf16 instructions) or amx (with them). To be called before any op runs.
+// InvalidArgument for another word, FailedPrecondition where the CPU has less, or ops have run already.
 absl::Status PinInstructionSet(const std::string& isa);
 
 // Errors as from ResolveDeviceKind, and any error from setting up the device.

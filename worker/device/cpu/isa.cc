@@ -17,7 +17,8 @@ struct IsaLevel {
   int64_t kernels_beyond;  // Highway's targets that are better
   dnnl::cpu_isa primitives;
 };
-constexpr IsaLevel kIsaLevels[] = {{"avx2", HWY_AVX3 | HWY_AVX3_DL, dnnl::cpu_isa::avx2},
+constexpr IsaLevel kIsaLevels[] = {{"sse4", HWY_AVX2 | HWY_AVX3 | HWY_AVX3_DL, dnnl::cpu_isa::sse41},
+                                   {"avx2", HWY_AVX3 | HWY_AVX3_DL, dnnl::cpu_isa::avx2},
                                    {"avx512", HWY_AVX3_DL, dnnl::cpu_isa::avx512_core},
                                    {"amx", 0, dnnl::cpu_isa::avx512_core_amx}};
 
@@ -46,7 +47,7 @@ std::string& Pinned() {
 
 std::string IsaName() {
   std::string name = kernels::TargetName();
-  const bool allowed = Pinned().empty() || Pinned() == kIsaLevels[2].name;
+  const bool allowed = Pinned().empty() || Pinned() == std::rbegin(kIsaLevels)->name;
   if (allowed && __builtin_cpu_supports("avx512bf16")) name += " bf16";
   return name;
 }
@@ -71,7 +72,7 @@ absl::Status PinIsa(const std::string& isa) {
                                        [&isa](const IsaLevel& known) { return known.name == isa; });
   if (level == std::end(kIsaLevels)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("device_isa: unknown instruction set '", isa, "'; use auto, avx2, avx512 or amx"));
+        absl::StrCat("device_isa: unknown instruction set '", isa, "'; use auto, sse4, avx2, avx512 or amx"));
   }
   if (!Pinned().empty() || dnnl::set_max_cpu_isa(level->primitives) != dnnl::status::success) {
     return absl::FailedPreconditionError(absl::StrCat("device_isa: ", isa,

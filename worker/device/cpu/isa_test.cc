@@ -31,6 +31,8 @@ class IsaDeathTest : public testing::Test {
 
 TEST_F(IsaDeathTest, IsTheBestThatIsAllowed) {
   EXPECT_EXIT(PinAndExit({"avx2"}), ExitedWithCode(0), "^avx2: OK, kernels AVX2, oneDNN AVX2, described as AVX2\n$");
+  EXPECT_EXIT(PinAndExit({"sse4"}), ExitedWithCode(0),
+              "^sse4: OK, kernels SCALAR, oneDNN SSE4.1, described as SCALAR\n$");
   EXPECT_EXIT(PinAndExit({"auto", "avx2"}), ExitedWithCode(0),
               "avx2: FAILED_PRECONDITION: device_isa: avx2 comes too late");
   EXPECT_EXIT(PinAndExit({"avx2", "auto", "avx2"}), ExitedWithCode(0), "auto: OK.*\navx2: OK");
@@ -40,7 +42,8 @@ TEST_F(IsaDeathTest, IsNotChangedAgain) {
   EXPECT_EXIT(
       PinAndExit({"avx2", "avx512"}), ExitedWithCode(0),
       "avx512: FAILED_PRECONDITION: device_isa: avx512 comes too late: this process computes with avx2 already");
-  EXPECT_EXIT(PinAndExit({"sse9"}), ExitedWithCode(0), "unknown instruction set 'sse9'; use auto, avx2, avx512 or amx");
+  EXPECT_EXIT(PinAndExit({"sse9"}), ExitedWithCode(0),
+              "unknown instruction set 'sse9'; use auto, sse4, avx2, avx512 or amx");
 }
 
 TEST_F(IsaDeathTest, MustBeThere) {
