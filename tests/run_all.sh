@@ -47,7 +47,7 @@ if ! wait "$oracle"; then
 fi
 
 say "integration tests begin; clang build with AddressSanitizer, fuzz targets and thread-safety analysis"
-ctest --test-dir build -LE '^(unit|house)$' --output-on-failure >build/tests-integration.log 2>&1 &
+ctest --test-dir build -LE '^(unit|house)$' -j "$jobs" --output-on-failure >build/tests-integration.log 2>&1 &
 integration=$!
 trap 'kill "$integration" 2>/dev/null || true' EXIT
 trap 'exit 130' INT TERM
