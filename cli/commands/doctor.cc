@@ -90,12 +90,19 @@ class Expectation {
     ZF_RETURN_IF_ERROR(checkpoint::ReadSourceTensor(source_, name, format_, tensor, place));
     return true;
   }
+  // Where the file has an element of the tensor, such as "[3, 4]".
+  std::string PlaceOf(const model::TensorSpec& tensor, int64_t element) const {
+    const std::vector<int64_t> shape = checkpoint::SourceShape(format_, tensor);
+    if (shape.size() != 2) return absl::StrCat("[", element, "]");
+    const int64_t row = element / tensor.shape[1], column = element % tensor.shape[1];
+    const bool turned = format_.transposes_products && tensor.projects;
+    return turned ? absl::StrCat("[", column, ", ", row, "]") : absl::StrCat("[", row, ", ", column, "]");
+  }
   bool HasNumber(const char* name) const { return source_.Has(name); }
   absl::StatusOr<double> Number(const char* name) const {
     float value = 0;
-    absl::Status read = source_.Read(name, {}, {&value, 1});
-    if (!read.ok()) read = source_.Read(name, {1}, {&value, 1});
-    ZF_RETURN_IF_ERROR(read);
+    const bool scalar = source_.Check(name, {}).ok();
+    ZF_RETURN_IF_ERROR(source_.Read(name, scalar ? std::vector<int64_t>() : std::vector<int64_t>{1}, {&value, 1}));
     return value;
   }
   // DataLoss for a tensor that none of `kinds` and `numbers` is.
@@ -182,7 +189,8 @@ class Examination {
       ++finding.beyond;
       if (!finding.first.empty()) continue;
       finding.first = absl::StrCat(kind, " of ", tensor->name, before == nullptr ? "" : ": its change", " ",
-                                   DeviationText(deviation), absl::StrFormat("; %.2g of its size", part));
+                                   DeviationText(deviation, expect.PlaceOf(*tensor, deviation.element)),
+                                   absl::StrFormat("; %.2g of its size", part));
     }
     if (finding.compared > 0) findings_.push_back(std::move(finding));
     return absl::OkStatus();
@@ -264,15 +272,14 @@ Deviation DeviationOf(std::span<const float> ours, std::span<const float> theirs
   return deviation;
 }
 
-std::string DeviationText(const Deviation& deviation) {
+std::string DeviationText(const Deviation& deviation, const std::string& place) {
   constexpr double kMultiple = 1e-3;
   const double size = std::abs(deviation.factor) * deviation.norm;
   if (deviation.norm > 0 && deviation.factor == 0 && deviation.rest == 0) return "is zero";
   if (size > 0 && deviation.rest <= kMultiple * size) {
     return absl::StrFormat("is %.6g times ours", deviation.factor);
   }
-  return absl::StrFormat("differs, most in element %d: %.9g, and %.9g here", deviation.element, deviation.theirs,
-                         deviation.ours);
+  return absl::StrFormat("differs, most in element %s: %.9g, and %.9g here", place, deviation.theirs, deviation.ours);
 }
 
 absl::StatusOr<std::vector<DoctorFinding>> Examine(const DoctorInput& input, device::Device& device) {

@@ -28,8 +28,8 @@ struct Deviation {
 };
 Deviation DeviationOf(std::span<const float> ours, std::span<const float> theirs);
 
-// "is 2 times ours", or where it differs most.
-std::string DeviationText(const Deviation& deviation);
+// "is 2 times ours", or that it differs most at `place`.
+std::string DeviationText(const Deviation& deviation, const std::string& place);
 
 struct DoctorInput {
   std::string checkpoint, batch, expect, state;  // paths; no state: it is the optimizer's first update

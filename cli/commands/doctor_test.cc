@@ -195,8 +195,9 @@ TEST_F(DoctorTest, NamesWhatIsWrong) {
       {"a gradient with a wrong sign",
        [&](Done& d) { scale(Of("transformer.wpe.weight", d.gradients), -1), goes_on(d); },
        "gradient of transformer.wpe.weight is -1 times ours"},
-      {"one element", [&](Done& d) { Of("transformer.h.1.attn.c_attn.weight", d.gradients)[5] += 0.01f, goes_on(d); },
-       "gradient of transformer.h.1.attn.c_attn.weight differs, most in element 5"},
+      {"one element",
+       [&](Done& d) { Of("transformer.h.1.attn.c_attn.weight", d.gradients)[2 * 8 + 5] += 0.01f, goes_on(d); },
+       "gradient of transformer.h.1.attn.c_attn.weight differs, most in element [5, 2]: "},
       {"two rows of an embedding exchanged",
        [&](Done& d) {
          std::span<float> rows = Of("transformer.wte.weight", d.gradients);
@@ -276,6 +277,9 @@ TEST_F(DoctorTest, RefusesFilesThatDoNotFit) {
               HasSubstr("unknown tensor 'losses'; expected"));
   Write("expect");
   EXPECT_THAT(std::string(Examine(Input(), *device_).status().message()), HasSubstr("holds nothing to compare"));
+  AddNumber("loss", std::nanf(""));
+  Write("expect");
+  EXPECT_THAT(std::string(Examine(Input(), *device_).status().message()), HasSubstr("'loss': element 0 is nan"));
   AddIntegers("input_ids", {1, 2, 3}, {3});
   Write("batch");
   EXPECT_THAT(std::string(Examine(Input(), *device_).status().message()),
