@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -30,6 +31,14 @@ absl::StatusOr<v1::Config> Complete(ConfigDraft draft) {
   return std::move(draft.config);
 }
 
+// The least whole number that is not below `value`, which may be off by the rounding of what it was computed from:
+// 1.12 x 100 / 16 is 7.
+double LeastWhole(double value) {
+  constexpr double kRounding = 4 * std::numeric_limits<double>::epsilon();
+  const double nearest = std::round(value);
+  return std::abs(value - nearest) <= kRounding * value ? nearest : std::ceil(value);
+}
+
 // The draft with steps for its epochs. What samples are depends on other keys, so that those are completed and checked
 // first, for a run that is longer than any.
 absl::Status MakeStepsOfEpochs(const SampleCounter& count, ConfigDraft& draft) {
@@ -47,8 +56,8 @@ absl::Status MakeStepsOfEpochs(const SampleCounter& count, ConfigDraft& draft) {
   longest.given[kStepsKey] = draft.given[kEpochsKey];
   ZF_ASSIGN_OR_RETURN(const v1::Config complete, Complete(std::move(longest)));
   ZF_ASSIGN_OR_RETURN(const int64_t samples, count(complete));
-  const double steps = std::ceil(complete.epochs() * static_cast<double>(samples) /
-                                 static_cast<double>(complete.batch().global_sequences()));
+  const double steps = LeastWhole(complete.epochs() * static_cast<double>(samples) /
+                                  static_cast<double>(complete.batch().global_sequences()));
   if (steps > FindKey(kStepsKey)->row->largest()) {
     return draft.Error(kEpochsKey,
                        absl::StrCat("makes ", steps, " steps of ", samples, " samples, more than a run has"));

@@ -79,6 +79,8 @@ TEST(ConfigDefaults, StepsMayFollowFromEpochs) {
   // Every sample once, though it takes no whole step.
   EXPECT_EQ(ParseConfig(kSmallest, "run.yaml", {{"--set", "epochs=0.01"}}, count)->steps(), 1);
   EXPECT_EQ(ParseConfig(kSmallest, "run.yaml", {{"--set", "epochs=3"}}, count)->steps(), 19);
+  // 112 samples are 7 steps, though 1.12 x 100 is a little more in binary.
+  EXPECT_EQ(ParseConfig(kSmallest, "run.yaml", {{"--set", "epochs=1.12"}}, count)->steps(), 7);
   // Steps of many tokens do not make the run too long to be counted.
   const absl::StatusOr<v1::Config> wide =
       ParseConfig(kSmallest, "run.yaml", {{"--set", "epochs=1"}, {"--set", "batch.global_sequences=65536"}},
