@@ -14,6 +14,8 @@
 #include "absl/strings/str_join.h"
 #include "base/file.h"
 #include "base/status.h"
+#include "base/units.h"
+#include "cli/planner/machine.h"
 #include "worker/checkpoint/huggingface_source.h"
 #include "worker/checkpoint/huggingface_tensor.h"
 #include "worker/checkpoint/safetensors.h"
@@ -29,6 +31,7 @@ using checkpoint::SafetensorsTensor;
 
 constexpr int64_t kMostBatchTokens = int64_t{1} << 28;
 constexpr int64_t kUncountedLabel = -100;
+constexpr double kMostUpdates = 1 << 24;  // counted exactly in fp32, which trainers keep them in
 constexpr char kInputs[] = "input_ids", kLabels[] = "labels";
 constexpr char kLoss[] = "loss", kNorm[] = "grad_norm", kStep[] = "step";
 constexpr char kGradients[] = "gradient", kUpdated[] = "updated";
@@ -66,8 +69,9 @@ double Norm(std::span<const float> values) {
 // What another trainer has written, by our table.
 class Expectation {
  public:
-  Expectation(HuggingFaceSource source, const model::ModelSpec& spec, const model::HuggingFaceFormat& format)
-      : source_(std::move(source)), spec_(spec), format_(format) {}
+  Expectation(std::string path, HuggingFaceSource source, const model::ModelSpec& spec,
+              const model::HuggingFaceFormat& format)
+      : path_(std::move(path)), source_(std::move(source)), spec_(spec), format_(format) {}
 
   // Empty where the file has none under either name.
   std::string NameOf(const char* kind, const model::TensorSpec& tensor) const {
@@ -101,6 +105,7 @@ class Expectation {
   bool HasNumber(const char* name) const { return source_.Has(name); }
   absl::StatusOr<double> Number(const char* name) const {
     float value = 0;
+    if (!HasNumber(name)) return absl::DataLossError(absl::StrCat(path_, ": no tensor '", name, "'"));
     const bool scalar = source_.Check(name, {}).ok();
     ZF_RETURN_IF_ERROR(source_.Read(name, scalar ? std::vector<int64_t>() : std::vector<int64_t>{1}, {&value, 1}));
     return value;
@@ -120,6 +125,7 @@ class Expectation {
   }
 
  private:
+  std::string path_;
   HuggingFaceSource source_;
   const model::ModelSpec& spec_;
   const model::HuggingFaceFormat& format_;
@@ -131,7 +137,7 @@ absl::StatusOr<Expectation> OpenExpectation(const std::string& flag, const std::
                                             const std::set<std::string>& numbers) {
   absl::StatusOr<HuggingFaceSource> source = HuggingFaceSource::OpenFile(path, format);
   if (!source.ok()) return Annotate(source.status(), flag);
-  Expectation expectation(*std::move(source), spec, format);
+  Expectation expectation(path, *std::move(source), spec, format);
   ZF_RETURN_IF_ERROR(Annotate(expectation.CheckNames(kinds, numbers), absl::StrCat(flag, ": ", path)));
   return expectation;
 }
@@ -181,7 +187,7 @@ class Examination {
       const double floor = least * std::sqrt(static_cast<double>(tensor->elements()));
       const double part = std::max(0.0, deviation.difference - rounding) / std::max({deviation.norm, floor, 1e-30});
       ++finding.compared;
-      if (!(part <= finding.largest)) {
+      if (!(part <= finding.largest) && !std::isnan(finding.largest)) {
         finding.largest = part;
         finding.largest_name = tensor->name;
       }
@@ -204,6 +210,35 @@ class Examination {
   std::vector<DoctorFinding> findings_;
 };
 
+// The optimizer's states before the step, all of them: a trainer that has none of a tensor's has to say so by zeros.
+absl::Status ReadStates(const std::string& path, const Expectation& state, const model::ModelSpec& spec,
+                        const optim::OptimizerRow& row, inference::UpdateToDo& update) {
+  ZF_ASSIGN_OR_RETURN(const double steps, state.Number(kStep));
+  if (steps < 0 || steps != std::floor(steps) || steps > kMostUpdates) {
+    return absl::DataLossError(
+        absl::StrFormat("%s: tensor '%s': must be a whole number from 0 to 2^24, got %g", path, kStep, steps));
+  }
+  update.updates = static_cast<int64_t>(steps);
+  const bool optional = row.HasKey("momentum") && update.optimizer.momentum() == 0;  // trainers keep no buffer then
+  for (size_t v = 1; v < row.vectors.size(); ++v) {
+    for (const model::TensorSpec& tensor : spec.tensors()) {
+      ZF_ASSIGN_OR_RETURN(const bool there, state.Read(row.vectors[v].name, tensor, update.states[v]));
+      if (there || optional) continue;
+      return absl::DataLossError(absl::StrCat(path, ": no tensor '", row.vectors[v].name, ".", tensor.name, "'"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Beside the weights and the optimizer's states: the gradients, the weights before, and one kind of theirs.
+absl::Status CheckMemoryFor(int64_t parameters, size_t vectors) {
+  const int64_t needed = parameters * static_cast<int64_t>((vectors + 3) * sizeof(float)), usable = UsableMemoryBytes();
+  if (needed <= usable) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("a step of ", parameters, " parameters in fp32 needs ",
+                                                   HumanBytes(needed), " of memory, and there are ",
+                                                   HumanBytes(usable)));
+}
+
 // The root mean square of a vector.
 double SizeOf(std::span<const float> values) {
   return values.empty() ? 0 : Norm(values) / std::sqrt(static_cast<double>(values.size()));
@@ -220,6 +255,11 @@ absl::StatusOr<inference::StepBatch> ReadStepBatch(const std::string& path) {
       return absl::DataLossError(absl::StrCat(path, ": changed while it was read"));
     }
     tensors[tensor.name] = &tensor;
+  }
+  for (const auto& [name, tensor] : tensors) {
+    if (name == kInputs || name == kLabels) continue;
+    return absl::DataLossError(absl::StrCat(path, ": unknown tensor '", name, "'; expected ", kInputs, " and ", kLabels,
+                                            ": what is padded is at the end and has label ", kUncountedLabel));
   }
   if (!tensors.contains(kInputs)) return absl::DataLossError(absl::StrCat(path, ": no tensor '", kInputs, "'"));
   const SafetensorsTensor& ids = *tensors[kInputs];
@@ -293,6 +333,7 @@ absl::StatusOr<std::vector<DoctorFinding>> Examine(const DoctorInput& input, dev
     return absl::InvalidArgumentError(
         absl::StrCat("optimizer.name: ", row->name, " is not examined; use adamw or sgd"));
   }
+  ZF_RETURN_IF_ERROR(CheckMemoryFor(spec.parameters(), row->vectors.size()));
   ZF_ASSIGN_OR_RETURN(const HuggingFaceSource source, HuggingFaceSource::Open(input.checkpoint, format));
   const auto size = static_cast<size_t>(spec.parameters());
   inference::UpdateToDo update{.model = model,
@@ -314,13 +355,8 @@ absl::StatusOr<std::vector<DoctorFinding>> Examine(const DoctorInput& input, dev
   if (!input.state.empty()) {
     ZF_ASSIGN_OR_RETURN(const Expectation state,
                         OpenExpectation("--state", input.state, spec, format, state_kinds, {kStep}));
-    ZF_ASSIGN_OR_RETURN(const double steps, state.Number(kStep));
-    update.updates = static_cast<int64_t>(steps);
-    for (size_t v = 1; v < row->vectors.size(); ++v) {
-      for (const model::TensorSpec& tensor : spec.tensors()) {
-        ZF_RETURN_IF_ERROR(state.Read(row->vectors[v].name, tensor, update.states[v]).status());
-      }
-    }
+    const absl::Status read = ReadStates(input.state, state, spec, *row, update);
+    if (!read.ok()) return Annotate(read, "--state");
   }
   const absl::StatusOr<inference::StepBatch> batch = ReadStepBatch(input.batch);
   if (!batch.ok()) return Annotate(batch.status(), "--batch");

@@ -280,6 +280,34 @@ TEST_F(DoctorTest, RefusesFilesThatDoNotFit) {
   AddNumber("loss", std::nanf(""));
   Write("expect");
   EXPECT_THAT(std::string(Examine(Input(), *device_).status().message()), HasSubstr("'loss': element 0 is nan"));
+  AddNumber("loss", 1);
+  Write("expect");
+  for (const float step : {-1.0f, 0.5f, 1e30f}) {
+    Add("exp_avg.", moments_[0]);
+    Add("exp_avg_sq.", moments_[1]);
+    AddNumber("step", step);
+    Write("state");
+    EXPECT_THAT(std::string(Examine(Input(), *device_).status().message()),
+                HasSubstr("/state: tensor 'step': must be a whole number from 0 to 2^24, got "));
+  }
+  Add("exp_avg.", moments_[0]);
+  AddNumber("step", 6);
+  Write("state");
+  EXPECT_THAT(std::string(Examine(Input(), *device_).status().message()),
+              HasSubstr("/state: no tensor 'exp_avg_sq.transformer.wte.weight'"));
+  Add("exp_avg.", moments_[0]);
+  Add("exp_avg_sq.", moments_[1]);
+  Write("state");
+  EXPECT_EQ(Examine(Input(), *device_).status().message(), absl::StrCat("--state: ", dir_, "/state: no tensor 'step'"));
+  AddIntegers("input_ids", {1, 2}, {1, 2});
+  AddIntegers("attention_mask", {1, 1}, {1, 2});
+  Write("batch");
+  EXPECT_THAT(std::string(ReadStepBatch(dir_ + "/batch").status().message()),
+              HasSubstr("/batch: unknown tensor 'attention_mask'; expected input_ids and labels"));
+  Add("exp_avg.", moments_[0]);
+  Add("exp_avg_sq.", moments_[1]);
+  AddNumber("step", 6);
+  Write("state");
   AddIntegers("input_ids", {1, 2, 3}, {3});
   Write("batch");
   EXPECT_THAT(std::string(Examine(Input(), *device_).status().message()),
