@@ -7,6 +7,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
+#include "base/file.h"
 #include "base/status.h"
 #include "cli/commands/command.h"
 #include "cli/commands/run_slice.h"
@@ -21,6 +22,7 @@
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/receipt.h"
 #include "worker/checkpoint/shard_reader.h"
+#include "worker/trainer/data_feed.h"
 
 namespace zerofleet::cli {
 namespace {
@@ -30,10 +32,17 @@ struct VerifyRunFlags {
   int workers = 0;
 };
 
+// No checkpoint is there any more.
+bool IsGone(const std::string& step_dir) {
+  const absl::StatusOr<bool> there = IsThere(JoinPath(step_dir, checkpoint::kManifestName));
+  return there.ok() && !*there;
+}
+
 absl::Status CompareSteps(const RunSlice& slice, const v1::Config& config, StopSignals& signals,
                           std::ostream& progress) {
   const int64_t last = slice.expected.rbegin()->first;
   absl::Status compared;
+  size_t same = 0;
   const absl::Status followed = FollowSteps(
       {.config = config, .resume = slice.base.empty() ? "none" : slice.base}, signals, [&](const v1::Event& event) {
         if (event.has_notice()) progress << event.notice().message() << std::endl;
@@ -42,29 +51,60 @@ absl::Status CompareSteps(const RunSlice& slice, const v1::Config& config, StopS
         const auto expected = slice.expected.find(step.step());
         if (expected != slice.expected.end()) {
           compared = CompareStep(expected->second, checkpoint::NumbersOf(step.step(), step.loss(), step.grad_norm()));
+          same += compared.ok() ? 1 : 0;
         }
         return compared.ok() && step.step() < last;
       });
   if (!compared.ok()) {
-    return absl::DataLossError(absl::StrCat(compared.message(), OtherWorkersText(slice, config.parallel().workers())));
+    return absl::DataLossError(absl::StrCat(compared.message(), OtherCauseText(slice, config.parallel().workers())));
   }
-  return followed;
+  if (!followed.ok() && !slice.base.empty() && IsGone(slice.base)) {
+    return absl::NotFoundError(absl::StrCat(slice.base, ": was removed while the steps were done again from it, as ",
+                                            "checkpoint.keep of a run that goes on says; ask for later steps"));
+  }
+  ZF_RETURN_IF_ERROR(followed);
+  if (same == slice.expected.size()) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("the run told of ", same, " of ", slice.expected.size(), " steps"));
+}
+
+using Checkpoints = std::vector<checkpoint::CommittedCheckpoint>;
+
+absl::StatusOr<Checkpoints> CheckpointsIn(const std::string& dir) {
+  std::vector<checkpoint::CheckpointProblem> problems;
+  ZF_ASSIGN_OR_RETURN(Checkpoints checkpoints, checkpoint::ListCheckpoints(dir, &problems));
+  for (const checkpoint::CheckpointProblem& problem : problems) {
+    if (!IsGone(problem.path)) return absl::DataLossError(absl::StrCat(problem.path, ": ", problem.reason));
+  }
+  if (checkpoints.empty()) return absl::NotFoundError(absl::StrCat(dir, ": holds no committed checkpoint"));
+  return checkpoints;
+}
+
+// Those of `checkpoints` that are still there, each of them whole: a run that goes on removes some.
+absl::StatusOr<Checkpoints> WholeOnes(const Checkpoints& checkpoints) {
+  Checkpoints whole;
+  for (const checkpoint::CommittedCheckpoint& each : checkpoints) {
+    const absl::Status verified = checkpoint::VerifyCheckpoint(each.path);
+    if (!verified.ok() && IsGone(each.path)) continue;
+    ZF_RETURN_IF_ERROR(verified);
+    whole.push_back(each);
+  }
+  return whole;
+}
+
+// The data as the configuration names them here must be those that the receipt's steps have read.
+absl::Status CheckDataOf(const RunSlice& slice, const v1::Config& config) {
+  if (!slice.manifest.has_data()) return absl::OkStatus();
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<trainer::DataFeed> feed, trainer::DataFeed::Open(config));
+  const std::string change = feed->ChangesSince(slice.manifest.data()).training.text;
+  if (change.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("the data are not those of ", slice.receipt, ": ", change));
 }
 
 absl::StatusOr<int> RunVerifyRun(const VerifyRunFlags& flags, const Output& output) {
   constexpr int64_t kMostSteps = checkpoint::kMostReceiptSteps;
   ZF_ASSIGN_OR_RETURN(const StepRange steps, ParseStepRange("--steps", flags.steps, kMostSteps));
-  std::vector<checkpoint::CheckpointProblem> problems;
-  ZF_ASSIGN_OR_RETURN(const std::vector<checkpoint::CommittedCheckpoint> checkpoints,
-                      checkpoint::ListCheckpoints(flags.dir, &problems));
-  if (!problems.empty()) {
-    return absl::DataLossError(absl::StrCat(problems.front().path, ": ", problems.front().reason));
-  }
-  if (checkpoints.empty()) return absl::NotFoundError(absl::StrCat(flags.dir, ": holds no committed checkpoint"));
-  ZF_ASSIGN_OR_RETURN(const int linked, CheckReceipts(checkpoints));
-  for (const checkpoint::CommittedCheckpoint& each : checkpoints) {
-    ZF_RETURN_IF_ERROR(checkpoint::VerifyCheckpoint(each.path));
-  }
+  ZF_ASSIGN_OR_RETURN(const Checkpoints listed, CheckpointsIn(flags.dir));
+  ZF_ASSIGN_OR_RETURN(const int linked, CheckReceipts(listed));
   std::unique_ptr<checkpoint::CommittedCheckpoint> from;
   if (!flags.from.empty()) {
     from = std::make_unique<checkpoint::CommittedCheckpoint>();
@@ -72,7 +112,9 @@ absl::StatusOr<int> RunVerifyRun(const VerifyRunFlags& flags, const Output& outp
     ZF_ASSIGN_OR_RETURN(from->manifest, checkpoint::ReadManifest(flags.from, &from->digest));
     from->step = from->manifest.step();
   }
-  ZF_ASSIGN_OR_RETURN(const RunSlice slice, FindSlice(checkpoints, steps, from.get()));
+  ZF_RETURN_IF_ERROR(FindSlice(listed, steps, from.get()).status());  // before everything is read
+  ZF_ASSIGN_OR_RETURN(const Checkpoints whole, WholeOnes(listed));
+  ZF_ASSIGN_OR_RETURN(const RunSlice slice, FindSlice(whole, steps, from.get()));
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<TemporaryDirectory> directory, TemporaryDirectory::Create());
   ZF_ASSIGN_OR_RETURN(const v1::Config config, SliceConfig(slice, flags.workers, directory->path()));
   if (flags.workers > 0) {
@@ -82,9 +124,15 @@ absl::StatusOr<int> RunVerifyRun(const VerifyRunFlags& flags, const Output& outp
   }
   ZF_RETURN_IF_ERROR(CheckDevice(config));
   StopSignals signals;
+  const absl::StatusOr<std::string> data =
+      CheckDataFiles(config, output.err, output.err_terminal, [&signals] { return signals.First() != 0; });
+  if (absl::IsCancelled(data.status())) return StopExitCode(signals.First());
+  ZF_RETURN_IF_ERROR(data.status());
+  ZF_RETURN_IF_ERROR(CheckDataOf(slice, config));
   const std::string begin = slice.base.empty() ? "the beginning" : slice.base;
-  output.err << "receipts: " << checkpoints.size() << (checkpoints.size() == 1 ? " checkpoint" : " checkpoints")
-             << " without a contradiction, " << linked << " by the digest of the one before\n"
+  output.err << "receipts: " << listed.size()
+             << (listed.size() == 1 ? " checkpoint" : " checkpoints that do not contradict one another") << ", "
+             << linked << (linked == 1 ? " names" : " name") << " the manifest before it by its digest\n"
              << "doing steps " << slice.base_step + 1 << "-" << steps.last << " again from " << begin << std::endl;
   ZF_RETURN_IF_ERROR(CompareSteps(slice, config, signals, output.err));
   output.out << "same: steps " << steps.first << "-" << steps.last

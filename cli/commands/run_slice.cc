@@ -6,8 +6,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "cli/report/run_compare.h"
+#include "cli/report/run_file.h"
 #include "coordinator/batch_shares.h"
+#include "proto/json.h"
 #include "worker/checkpoint/receipt.h"
+#include "worker/data/fingerprint.h"
 #include "worker/model/foreign.h"
 
 namespace zerofleet::cli {
@@ -27,13 +32,73 @@ const CommittedCheckpoint* ReceiptOf(const std::vector<CommittedCheckpoint>& che
 }
 
 std::string ReceiptsText(const std::vector<CommittedCheckpoint>& checkpoints) {
-  std::string text;
+  constexpr size_t kMostShown = 4;
+  std::vector<std::string> ranges;  // oldest first
   for (auto each = checkpoints.rbegin(); each != checkpoints.rend(); ++each) {
     const auto& of = each->manifest.receipt().steps();
-    if (of.empty()) continue;
-    absl::StrAppend(&text, text.empty() ? "" : ", ", of.begin()->step(), "-", of.rbegin()->step());
+    if (!of.empty()) ranges.push_back(absl::StrCat(of.begin()->step(), "-", of.rbegin()->step()));
   }
-  return text.empty() ? "the checkpoints have none" : absl::StrCat("there are some of steps ", text);
+  if (ranges.empty()) return "the checkpoints have none";
+  if (ranges.size() > kMostShown) {
+    ranges[kMostShown - 2] = "...";
+    ranges.erase(ranges.begin() + kMostShown - 1, ranges.end() - 1);
+  }
+  return absl::StrCat("there are some of steps ", absl::StrJoin(ranges, ", "));
+}
+
+// What of a run's configuration decides its bits, beside the number of workers and the data's contents. What
+// docs/limits.md promises to change none is left out, and what only says when a run saves, looks and gives up.
+v1::Config WhatDecidesBits(v1::Config config) {
+  config.clear_checkpoint();
+  config.clear_restart();
+  config.clear_evaluate();
+  config.clear_integrity();
+  config.clear_memory();
+  config.clear_activation();
+  const v1::DelayedUpdateConfig delayed = config.offload().delayed_update();
+  config.clear_offload();
+  *config.mutable_offload()->mutable_delayed_update() = delayed;
+  config.clear_on_divergence();
+  config.clear_divergence();
+  config.clear_agreement();
+  config.clear_collectives();
+  config.clear_init_from();
+  config.clear_tokens();  // steps have become of them
+  config.mutable_parallel()->clear_workers();
+  config.mutable_parallel()->clear_zero_stage();
+  v1::DataConfig& data = *config.mutable_data();
+  data.clear_train();
+  data.clear_validation();
+  data.clear_validation_sets();
+  data.clear_tokenizer();
+  data.clear_on_change();
+  return config;
+}
+
+// How a checkpoint on the way was trained otherwise than the one with the receipt: "seed: 1, those after them with
+// seed: 2". Empty: not as far as is known.
+std::string OtherTraining(const v1::CheckpointManifest& on_the_way, const v1::CheckpointManifest& receipt) {
+  std::vector<RunFile> runs(2);
+  runs[0].start["config"] = ProtoToJson(WhatDecidesBits(on_the_way.config()));
+  runs[1].start["config"] = ProtoToJson(WhatDecidesBits(receipt.config()));
+  const std::vector<DifferingKey> keys = DifferingKeys(runs);
+  if (!keys.empty()) {
+    const DifferingKey& first = keys.front();
+    return absl::StrCat(first.key, ": ", first.values[0], ", those after them with ", first.key, ": ", first.values[1]);
+  }
+  if (!on_the_way.has_data() || !receipt.has_data()) return "";
+  const auto not_read = [](int, int64_t) { return absl::UnimplementedError(""); };
+  const bool same =
+      data::Compare("data.train", on_the_way.data().train(), receipt.data().train(), not_read).text.empty();
+  return same ? "" : "other data than those after them";
+}
+
+// Whether a run may have gone on with fewer workers between two checkpoints that as many wrote, and with how many.
+bool MayShrink(const v1::Config& config) {
+  return config.restart().min_workers() > 0 && config.restart().min_workers() < config.parallel().workers();
+}
+bool IsWithinReach(const v1::Config& config, int workers) {
+  return workers >= config.restart().min_workers() && workers <= config.parallel().workers();
 }
 
 double LossOf(const v1::StepNumbers& numbers) { return std::bit_cast<double>(numbers.loss_bits()); }
@@ -70,11 +135,20 @@ absl::StatusOr<RunSlice> FindSlice(const std::vector<CommittedCheckpoint>& check
     slice.base = base->path;
     slice.base_step = base->step;
     if (base->step > 0) slice.base_workers = base->manifest.world_size();  // an import has none
+  } else {
+    const std::string& previous = receipt->manifest.receipt().previous_xxh3_128();
+    slice.beginning_is_unknown =
+        !previous.empty() && std::none_of(checkpoints.begin(), checkpoints.end(),
+                                          [&](const CommittedCheckpoint& each) { return each.digest == previous; });
   }
   for (const CommittedCheckpoint& each : checkpoints) {
+    if (each.step <= slice.base_step || each.step >= receipt->step) continue;
+    if (const std::string other = OtherTraining(each.manifest, receipt->manifest); !other.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--steps: steps up to ", each.step, " were done with ", other, "; ask for one part at a time"));
+    }
     const int before = each.manifest.world_size(), after = receipt->manifest.world_size();
-    if (each.step <= slice.base_step || each.step >= receipt->step || before == after) continue;
-    if (coordinator::SumsInSampleOrder(config)) break;
+    if (before == after || coordinator::SumsInSampleOrder(config)) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "--steps: up to ", each.step, " were done by ", before, " workers and those up to ", receipt->step, " by ",
         after, ", on which the bits of reduce.order ", config.reduce().order(), " depend; ask for one part at a time"));
@@ -114,13 +188,17 @@ absl::StatusOr<v1::Config> SliceConfig(const RunSlice& slice, int workers, const
   v1::Config config = slice.manifest.config();
   const int before = slice.manifest.world_size();
   if (workers == 0) workers = before;
-  const bool as_begun = workers == slice.base_workers;  // the receipt does not say which step was the first by `before`
-  if (workers != before && !as_begun && !coordinator::SumsInSampleOrder(config)) {
+  // The receipt does not say which steps were done by `before`, and which by those that the run had on the way.
+  const bool may_have_been = workers == slice.base_workers || (MayShrink(config) && IsWithinReach(config, workers));
+  if (workers != before && !may_have_been && !coordinator::SumsInSampleOrder(config)) {
     return absl::InvalidArgumentError(absl::StrCat("--workers: the bits of reduce.order ", config.reduce().order(),
                                                    " depend on the number of workers, which was ", before,
                                                    "; leave it out"));
   }
   config.mutable_parallel()->set_workers(workers);
+  // Which ranks are summed first was decided by the run's nodes, which are not this machine's.
+  const int64_t team = slice.manifest.team();
+  if (team > 0 && !coordinator::SumsInSampleOrder(config)) config.mutable_parallel()->set_team(absl::StrCat(team));
   config.mutable_checkpoint()->set_dir(dir);
   config.mutable_checkpoint()->set_every_steps(0);
   config.mutable_checkpoint()->set_snapshot_every_steps(0);
@@ -130,19 +208,27 @@ absl::StatusOr<v1::Config> SliceConfig(const RunSlice& slice, int workers, const
   config.mutable_evaluate()->set_patience(0);
   config.mutable_data()->clear_validation();
   config.mutable_data()->clear_validation_sets();
-  config.mutable_data()->set_on_change("refuse");
+  config.mutable_data()->set_on_change("warn");  // those of the receipt count, not those of where the steps begin
   config.set_on_divergence("stop");
   config.mutable_divergence()->set_spike_factor(0);
   return config;
 }
 
-std::string OtherWorkersText(const RunSlice& slice, int workers) {
-  if (slice.base_workers == 0 || coordinator::SumsInSampleOrder(slice.manifest.config())) return "";
+std::string OtherCauseText(const RunSlice& slice, int workers) {
+  if (slice.beginning_is_unknown) {
+    return "; if the run was started with --resume PATH, name that checkpoint with --from PATH";
+  }
+  const v1::Config& config = slice.manifest.config();
+  if (coordinator::SumsInSampleOrder(config)) return "";
   const int other = workers == slice.base_workers ? slice.manifest.world_size() : slice.base_workers;
-  if (other == workers) return "";
-  return absl::StrCat("; between steps ", slice.base_step, " and ", slice.manifest.step(), " the run went from ",
-                      slice.base_workers, " to ", slice.manifest.world_size(), " workers, so try --workers ", other,
-                      " too");
+  if (slice.base_workers != 0 && other != workers) {
+    return absl::StrCat("; between steps ", slice.base_step, " and ", slice.manifest.step(), " the run went from ",
+                        slice.base_workers, " to ", slice.manifest.world_size(), " workers, so try --workers ", other,
+                        " too");
+  }
+  if (!MayShrink(config)) return "";
+  return absl::StrCat("; the run may have had fewer workers for a while (restart.min_workers), so try --workers ",
+                      config.restart().min_workers(), " and more, too");
 }
 
 absl::Status CompareStep(const v1::StepNumbers& expected, const v1::StepNumbers& found) {

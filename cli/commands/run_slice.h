@@ -21,10 +21,13 @@ struct RunSlice {
   std::string receipt;                          // the step directory whose manifest has the receipt
   v1::CheckpointManifest manifest;              // that one
   std::map<int64_t, v1::StepNumbers> expected;  // of the steps that are asked for
+  // No checkpoint before the steps is known, but the run may have begun with one that lies elsewhere.
+  bool beginning_is_unknown = false;
 };
 
 // `checkpoints` as ListCheckpoints gives them. `from`: what the steps go on from; nothing: the newest checkpoint before
-// them, or the run's beginning. InvalidArgument if they have no receipt, or cannot be done again alone.
+// them, or the run's beginning. InvalidArgument if they have no receipt, or cannot be done again alone: also where the
+// configuration or the data changed on the way, as far as the checkpoints tell.
 absl::StatusOr<RunSlice> FindSlice(const std::vector<checkpoint::CommittedCheckpoint>& checkpoints,
                                    const StepRange& steps, const checkpoint::CommittedCheckpoint* from = nullptr);
 
@@ -33,12 +36,13 @@ absl::StatusOr<RunSlice> FindSlice(const std::vector<checkpoint::CommittedCheckp
 absl::StatusOr<int> CheckReceipts(const std::vector<checkpoint::CommittedCheckpoint>& checkpoints);
 
 // The run's configuration for doing the slice again in `dir` with `workers` (0: as many as there were): nothing is
-// saved or evaluated. InvalidArgument for another number of workers where that changes bits.
+// saved or evaluated, and its teams are those of the run's nodes. InvalidArgument for another number of workers where
+// that changes bits.
 absl::StatusOr<v1::Config> SliceConfig(const RunSlice& slice, int workers, const std::string& dir);
 
 // What to add to an error about steps done by `workers`: that they may have been done by another number, which the run
-// had at the slice's other end. Empty where that would change no bit.
-std::string OtherWorkersText(const RunSlice& slice, int workers);
+// had at the slice's other end, or have begun elsewhere. Empty where neither can be.
+std::string OtherCauseText(const RunSlice& slice, int workers);
 
 // DataLoss for a step that has other numbers than its receipt.
 absl::Status CompareStep(const v1::StepNumbers& expected, const v1::StepNumbers& found);

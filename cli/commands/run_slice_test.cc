@@ -24,6 +24,8 @@ std::vector<checkpoint::CommittedCheckpoint> RunSavedUpTo(int64_t steps) {
     one.digest = absl::StrCat("digest ", step);
     one.manifest.set_step(step);
     one.manifest.set_world_size(2);
+    one.manifest.set_team(3);
+    one.manifest.mutable_data()->mutable_train()->add_files()->set_bytes(7);
     one.manifest.mutable_config()->mutable_batch()->set_global_sequences(4);
     one.manifest.mutable_config()->mutable_reduce()->set_order("ranks");
     one.manifest.mutable_config()->mutable_evaluate()->set_every_steps(5);
@@ -59,6 +61,8 @@ TEST(RunSliceTest, SaysWhatCannotBeDoneAgain) {
   auto run = RunSavedUpTo(20);
   EXPECT_EQ(ErrorOf(FindSlice(run, {19, 22})),
             "--steps: no checkpoint has a receipt of steps 19-22; there are some of steps 1-10, 1-20");
+  EXPECT_EQ(ErrorOf(FindSlice(RunSavedUpTo(70), {19, 82})),
+            "--steps: no checkpoint has a receipt of steps 19-82; there are some of steps 1-10, 1-20, ..., 1-70");
   EXPECT_EQ(ErrorOf(FindSlice(run, {3, 4}, &run[1])), "--from: run/step-10 is at step 10, which is not before 3");
   run[0].manifest.mutable_data_cursor()->set_samples_consumed(88);
   EXPECT_THAT(ErrorOf(FindSlice(run, {12, 13})), HasSubstr("between steps 10 and 20 the run left samples out"));
@@ -92,12 +96,14 @@ TEST(RunSliceTest, TheConfigurationSavesAndEvaluatesNothing) {
   EXPECT_EQ(config.checkpoint().dir(), "elsewhere");
   EXPECT_EQ(config.parallel().workers(), 2);
   EXPECT_EQ(config.evaluate().every_steps(), 0);
-  EXPECT_EQ(config.data().on_change(), "refuse");
+  EXPECT_EQ(config.data().on_change(), "warn");
+  EXPECT_EQ(config.parallel().team(), "3");
   EXPECT_EQ(SliceConfig(slice, 3, "d").status().message(),
             "--workers: the bits of reduce.order ranks depend on the number of workers, which was 2; leave it out");
   RunSlice samples = slice;
   samples.manifest.mutable_config()->mutable_reduce()->set_order("samples");
   EXPECT_EQ(SliceConfig(samples, 3, "d")->parallel().workers(), 3);
+  EXPECT_EQ(SliceConfig(samples, 3, "d")->parallel().team(), "");
 }
 
 TEST(RunSliceTest, ANumberOfWorkersThatChangedIsTold) {
@@ -112,14 +118,64 @@ TEST(RunSliceTest, ANumberOfWorkersThatChangedIsTold) {
   EXPECT_EQ(SliceConfig(slice, 0, "d")->parallel().workers(), 1);
   EXPECT_EQ(SliceConfig(slice, 2, "d")->parallel().workers(), 2);
   EXPECT_FALSE(SliceConfig(slice, 3, "d").ok());
-  EXPECT_EQ(OtherWorkersText(slice, 1),
+  EXPECT_EQ(OtherCauseText(slice, 1),
             "; between steps 20 and 30 the run went from 2 to 1 workers, so try --workers 2 too");
-  EXPECT_EQ(OtherWorkersText(slice, 2),
+  EXPECT_EQ(OtherCauseText(slice, 2),
             "; between steps 20 and 30 the run went from 2 to 1 workers, so try --workers 1 too");
-  EXPECT_EQ(OtherWorkersText(FindSlice(run, {31, 32}).value(), 1), "");
+  EXPECT_EQ(OtherCauseText(FindSlice(run, {31, 32}).value(), 1), "");
   for (auto& each : run) each.manifest.mutable_config()->mutable_reduce()->set_order("samples");
   EXPECT_TRUE(FindSlice(run, {18, 22}).ok());
-  EXPECT_EQ(OtherWorkersText(FindSlice(run, {21, 22}).value(), 1), "");
+  EXPECT_EQ(OtherCauseText(FindSlice(run, {21, 22}).value(), 1), "");
+}
+
+TEST(RunSliceTest, ARunMayHaveShrunkForAWhile) {
+  auto run = RunSavedUpTo(20);
+  for (auto& each : run) {
+    each.manifest.mutable_config()->mutable_parallel()->set_workers(2);
+    each.manifest.mutable_config()->mutable_restart()->set_min_workers(1);
+  }
+  const RunSlice slice = FindSlice(run, {13, 14}).value();
+  EXPECT_EQ(OtherCauseText(slice, 2),
+            "; the run may have had fewer workers for a while (restart.min_workers), so try --workers 1 and more, too");
+  EXPECT_EQ(SliceConfig(slice, 1, "d")->parallel().workers(), 1);
+  EXPECT_FALSE(SliceConfig(slice, 3, "d").ok());
+  run[0].manifest.mutable_config()->mutable_restart()->set_min_workers(2);
+  EXPECT_EQ(OtherCauseText(FindSlice(run, {13, 14}).value(), 2), "");
+}
+
+// A resume that changes what is trained goes on from a checkpoint: the steps before it were done otherwise.
+TEST(RunSliceTest, AnotherConfigurationOnTheWayIsTold) {
+  auto run = RunSavedUpTo(40);
+  for (auto& each : run) {
+    v1::Config& config = *each.manifest.mutable_config();
+    config.mutable_optimizer()->set_learning_rate(each.step > 20 ? 0.25 : 0.5);
+    config.mutable_checkpoint()->set_every_steps(each.step);
+    config.mutable_parallel()->set_zero_stage(each.step > 20 ? 1 : 2);
+    config.mutable_data()->add_train(absl::StrCat("moved to ", each.step));
+  }
+  EXPECT_EQ(ErrorOf(FindSlice(run, {18, 22})),
+            "--steps: steps up to 20 were done with optimizer.learning_rate: 0.5, those after them with "
+            "optimizer.learning_rate: 0.25; ask for one part at a time");
+  EXPECT_TRUE(FindSlice(run, {18, 20}).ok());
+  EXPECT_TRUE(FindSlice(run, {21, 32}).ok());
+  run = RunSavedUpTo(40);
+  for (auto& each : run) {
+    if (each.step > 20) each.manifest.mutable_data()->mutable_train()->mutable_files(0)->set_bytes(9);
+  }
+  EXPECT_EQ(ErrorOf(FindSlice(run, {18, 22})),
+            "--steps: steps up to 20 were done with other data than those after them; ask for one part at a time");
+  EXPECT_TRUE(FindSlice(run, {21, 32}).ok());
+  run[1].manifest.clear_data();  // not known
+  EXPECT_TRUE(FindSlice(run, {28, 32}).ok());
+}
+
+TEST(RunSliceTest, ARunMayHaveBegunElsewhere) {
+  auto run = RunSavedUpTo(20);
+  EXPECT_EQ(OtherCauseText(FindSlice(run, {3, 4}).value(), 2), "");
+  run[1].manifest.mutable_receipt()->set_previous_xxh3_128("of an import");
+  EXPECT_EQ(OtherCauseText(FindSlice(run, {3, 4}).value(), 2),
+            "; if the run was started with --resume PATH, name that checkpoint with --from PATH");
+  EXPECT_EQ(OtherCauseText(FindSlice(run, {13, 14}).value(), 2), "");
 }
 
 TEST(RunSliceTest, OneBitIsADifference) {
