@@ -16,10 +16,10 @@
 
 namespace zerofleet::checkpoint {
 
-// Writes `out_dir`/model.safetensors, of `dtype`, and config.json from the committed checkpoint `step_dir`, every byte
-// of which is checked on the way, and its tokenizer if it carries one. FailedPrecondition if any of these files is
-// there already. Of a PyTorch module config.json is what was recorded of it, if anything. Memory does not grow with the
-// model (weight_file.h).
+// Writes `out_dir`/model.safetensors, of `dtype`, config.json and a model card (model_card.h) from the committed
+// checkpoint `step_dir`, every byte of which is checked on the way, and its tokenizer if it carries one.
+// FailedPrecondition if any of these files is there already. Of a PyTorch module config.json is what was recorded of
+// it, if anything, and there is no card. Memory does not grow with the model (weight_file.h).
 absl::Status ExportHuggingFace(const std::string& step_dir, const std::string& out_dir,
                                device::DType dtype = device::DType::kF32);
 

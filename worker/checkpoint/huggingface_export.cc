@@ -13,6 +13,7 @@
 #include "worker/checkpoint/huggingface_config.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/merged_adapters.h"
+#include "worker/checkpoint/model_card.h"
 #include "worker/checkpoint/safetensors.h"
 #include "worker/checkpoint/tokenizer_files.h"
 #include "worker/checkpoint/weight_file.h"
@@ -79,6 +80,8 @@ absl::Status ExportHuggingFace(const std::string& step_dir, const std::string& o
     end_of_text = loaded->end_of_text();
   }
   std::vector<std::string> targets = {weights, config};
+  const std::string card = JoinPath(out_dir, kModelCardName);
+  if (!foreign) targets.push_back(card);
   for (const TokenizerFile& file : tokenizer) targets.push_back(JoinPath(out_dir, file.name));
   for (const std::string& path : targets) {
     ZF_ASSIGN_OR_RETURN(const bool there, IsThere(path));
@@ -93,6 +96,7 @@ absl::Status ExportHuggingFace(const std::string& step_dir, const std::string& o
     const std::string& text = model.foreign().config_json();
     return text.empty() ? absl::OkStatus() : WriteFileAtomically(config, text);
   }
+  ZF_RETURN_IF_ERROR(WriteFileAtomically(card, ModelCardText(manifest, spec, dtype)));
   return WriteFileAtomically(config, HuggingFaceConfigText(*family, model, dtype, end_of_text));
 }
 

@@ -38,7 +38,7 @@ TEST_F(HuggingFaceExportTest, TensorsCarryTheirNamesShapesAndValues) {
 
 TEST_F(HuggingFaceExportTest, RefusesToOverwrite) {
   std::string step_dir = Save(9, 1);
-  for (const char* name : {"config.json", "model.safetensors"}) {
+  for (const char* name : {"config.json", "model.safetensors", "README.md"}) {
     ASSERT_TRUE(RemoveTree(Path("out")).ok());
     ASSERT_TRUE(CreateDirectories(Path("out")).ok());
     Overwrite(Path("out") + "/" + name, "mine");

@@ -15,8 +15,9 @@ namespace zerofleet::checkpoint {
 namespace {
 
 constexpr int64_t kLargest = int64_t{128} << 20;
-// Beside what makes the tokenizer; a file of templates is what newer releases of transformers write.
-constexpr const char* kNamesBeside[] = {text::kTokenizerConfigFile, "chat_template.jinja"};
+// Beside what makes the tokenizer: a file of templates, which newer releases of transformers write, and what a model is
+// to be sampled with, the tokens that end its answers among it.
+constexpr const char* kNamesBeside[] = {text::kTokenizerConfigFile, "chat_template.jinja", "generation_config.json"};
 
 }  // namespace
 

@@ -29,6 +29,7 @@ class TokenizerFilesTest : public ::testing::Test {
     ASSERT_TRUE(CreateDirectories(JoinPath(directory_, "into")).ok());
     Write("mine.json", "{\"model\":{}}");
     Write("tokenizer_config.json", "{}");
+    Write("generation_config.json", R"({"eos_token_id":[1,2]})");
   }
   void TearDown() override { ASSERT_TRUE(RemoveTree(directory_).ok()); }
   void Write(const std::string& name, const std::string& text) { std::ofstream(JoinPath(directory_, name)) << text; }
@@ -38,16 +39,17 @@ class TokenizerFilesTest : public ::testing::Test {
 
 TEST_F(TokenizerFilesTest, AreCopiedUnderTheirNames) {
   const TokenizerFiles files = ReadTokenizerFiles(JoinPath(directory_, "mine.json")).value();
-  ASSERT_THAT(files, SizeIs(2));
+  ASSERT_THAT(files, SizeIs(3));
   EXPECT_EQ(files[0].name, "tokenizer.json");
   EXPECT_EQ(files[1].name, "tokenizer_config.json");
+  EXPECT_EQ(files[2].name, "generation_config.json");
   const std::string into = JoinPath(directory_, "into");
   ASSERT_TRUE(WriteTokenizerFiles(into, files).ok());
   ASSERT_TRUE(WriteTokenizerFiles(into, files).ok()) << "a second try";
   v1::CheckpointManifest manifest;
   DescribeTokenizer(files, &manifest);
   DescribeTokenizer(files, &manifest);
-  EXPECT_EQ(manifest.tokenizer_size(), 2);
+  EXPECT_EQ(manifest.tokenizer_size(), 3);
   EXPECT_TRUE(VerifyTokenizerFiles(into, manifest).ok());
   EXPECT_EQ(TokenizerOf(into, manifest), into);
   EXPECT_EQ(ReadTokenizerFiles(into).value()[0].contents, files[0].contents);
