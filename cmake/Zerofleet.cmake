@@ -90,13 +90,14 @@ endif()
 # where others use the machine.
 set(ZF_TEST_TIMEOUT 1500)
 
-# zf_test(NAME SOURCES x_test.cc ... DEPS x [LABELS unit] [OPTIMIZED] [NOT_SANITIZED]): a GoogleTest binary, one ctest entry.
+# zf_test(NAME SOURCES x_test.cc ... DEPS x [LABELS unit] [OPTIMIZED] [NOT_SANITIZED] [ONCE]): a GoogleTest binary, one ctest entry.
 # What is tested is optimised and the test itself is not, since optimising GoogleTest's macros takes longer than running them;
 # OPTIMIZED says that the test itself computes much. NOT_SANITIZED leaves it out of sanitizer builds: it has no threads and parses no
-# bytes but through what other tests run there.
+# bytes but through what other tests run there. ONCE: it computes nothing that optimisation could change, and where ZEROFLEET_TESTS_ONCE is
+# set, as in `make test`, sanitizer builds alone have it.
 function(zf_test name)
-  cmake_parse_arguments(ARG "OPTIMIZED;NOT_SANITIZED" "" "SOURCES;DEPS;LABELS" ${ARGN})
-  if(NOT ZEROFLEET_TESTS)
+  cmake_parse_arguments(ARG "OPTIMIZED;NOT_SANITIZED;ONCE" "" "SOURCES;DEPS;LABELS" ${ARGN})
+  if(NOT ZEROFLEET_TESTS OR (ARG_ONCE AND ZEROFLEET_TESTS_ONCE AND NOT ZEROFLEET_SANITIZE))
     return()
   endif()
   if(ZEROFLEET_SANITIZE STREQUAL "thread")
@@ -116,6 +117,9 @@ function(zf_test name)
   else()
     target_compile_options(${name} PRIVATE -O0)
     zf_precompile(${name} zf_test_headers)
+  endif()
+  if(CMAKE_UNITY_BUILD AND NOT ZEROFLEET_SANITIZE)
+    target_compile_options(${name} PRIVATE -g0)  # nobody debugs a build that was made to be made once
   endif()
   if(ARG_NOT_SANITIZED AND ZEROFLEET_SANITIZE)
     return()

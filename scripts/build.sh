@@ -24,4 +24,4 @@ done
 cmake -S "$root" -B "$root/$dir" -G Ninja -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=16 \
   -DZEROFLEET_PRECOMPILE=ON $defines
 # shellcheck disable=SC2086
-ninja -C "$root/$dir" -j "$jobs" $targets
+exec ninja -C "$root/$dir" -j "$jobs" $targets

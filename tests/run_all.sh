@@ -3,18 +3,20 @@
 #
 #   tests/run_all.sh [JOBS]        JOBS defaults to the number of cores
 #
-# Three builds, each a folder at the root, each with every test of its kind:
-#   build        g++, release: unit tests, the house rules, the integration tests
+# Three builds, each a folder at the root:
+#   build        g++, release: the house rules, the integration tests, and the unit tests of what computes; the others, which are
+#                marked ONCE, run in build-asan alone (`make check` builds and runs all of them)
 #   build-asan   clang, AddressSanitizer and UndefinedBehaviorSanitizer: unit tests and fuzz targets; clang's thread-safety
 #                analysis is an error in this build
 #   build-tsan   clang, ThreadSanitizer: the tests of the folders where threads meet
 #
-# What finds faults soonest comes first: the release build's unit tests end everything when one is red. The integration tests
-# wait more than they compute, so they run while the sanitizers' builds and tests, at a lower priority, use the cores.
+# What finds faults soonest comes first: the release build's unit tests end everything when one is red. These and the integration
+# tests wait more than they compute, so they run while the sanitizers' builds and tests, at a lower priority, use the cores.
 set -eu
 cd "$(dirname "$0")/.."
 jobs=${1:-$(nproc)}
 fuzz_seconds=${ZEROFLEET_FUZZ_SECONDS:-6}
+integration=
 started=$(date +%s)
 
 say() { printf '\n== [%4d s] %s\n' "$(($(date +%s) - started))" "$*"; }
@@ -34,9 +36,30 @@ mkdir -p build
 # The packages for the check against Hugging Face transformers are fetched meanwhile.
 scripts/oracle_venv.sh >build/oracle-venv.log 2>&1 &
 oracle=$!
-scripts/build.sh build "$jobs"
+scripts/build.sh build "$jobs" -DZEROFLEET_TESTS_ONCE=ON
 
-say "release unit tests and house rules"
+# Clang, with AddressSanitizer, UndefinedBehaviorSanitizer, fuzz targets and thread-safety analysis, then with ThreadSanitizer. For the
+# background: it ends itself when it is told to end.
+build_sanitizers() {
+  build=
+  trap 'kill $build; exit 1' TERM
+  common="-DCMAKE_CXX_COMPILER=clang++ -DCMAKE_BUILD_TYPE=Sanitize sanitized_tests"
+  # shellcheck disable=SC2086  # flags
+  nice scripts/build.sh build-asan "$jobs" $common -DZEROFLEET_SANITIZE=address,undefined -DZEROFLEET_FUZZERS=ON \
+    -DZEROFLEET_FUZZ_SECONDS="$fuzz_seconds" &
+  build=$!
+  wait "$build" || exit 1
+  # shellcheck disable=SC2086
+  nice scripts/build.sh build-tsan "$jobs" $common -DZEROFLEET_SANITIZE=thread &
+  build=$!
+  wait "$build"
+}
+
+say "the sanitizers' builds begin (build/sanitizers-build.log); release unit tests and house rules"
+build_sanitizers >build/sanitizers-build.log 2>&1 &
+builds=$!
+trap 'kill "$builds" $integration 2>/dev/null || true' EXIT
+trap 'exit 130' INT TERM
 # One more than there are cores: some tests wait more than they compute.
 run_ctest unit ctest --test-dir build -L '^(unit|house)$' -j $((jobs + 1)) --output-on-failure
 passed unit || exit 1
@@ -46,17 +69,13 @@ if ! wait "$oracle"; then
   tail -n 3 build/oracle-venv.log
 fi
 
-say "integration tests begin; clang build with AddressSanitizer, fuzz targets and thread-safety analysis"
+say "integration tests begin"
 ctest --test-dir build -LE '^(unit|house)$' -j "$jobs" --output-on-failure >build/tests-integration.log 2>&1 &
 integration=$!
-trap 'kill "$integration" 2>/dev/null || true' EXIT
-trap 'exit 130' INT TERM
-nice scripts/build.sh build-asan "$jobs" -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_BUILD_TYPE=Sanitize \
-  -DZEROFLEET_SANITIZE=address,undefined -DZEROFLEET_FUZZERS=ON -DZEROFLEET_FUZZ_SECONDS="$fuzz_seconds" sanitized_tests
-
-say "clang build with ThreadSanitizer"
-nice scripts/build.sh build-tsan "$jobs" -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_BUILD_TYPE=Sanitize \
-  -DZEROFLEET_SANITIZE=thread sanitized_tests
+if ! wait "$builds"; then
+  tail -n 60 build/sanitizers-build.log
+  exit 1
+fi
 
 # One ctest run over both sanitizer builds.
 mkdir -p build/sanitized
