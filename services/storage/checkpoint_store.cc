@@ -14,6 +14,7 @@
 #include "coordinator/divergence.h"
 #include "coordinator/placement.h"
 #include "google/protobuf/util/message_differencer.h"
+#include "services/common/build_info.h"
 #include "services/storage/coordinator_state.h"
 #include "worker/checkpoint/catalog.h"
 #include "worker/checkpoint/commit.h"
@@ -249,6 +250,7 @@ void CheckpointStore::RemoveLeftovers(absl::Time now) const {
 absl::StatusOr<coordinator::CommittedStep> CheckpointStore::Commit(v1::CheckpointManifest manifest,
                                                                    int64_t unix_seconds) {
   manifest.set_committed_unix_seconds(unix_seconds);
+  manifest.set_writer_version(GetBuildInfo().version);
   checkpoint::DescribeTokenizer(tokenizer_, &manifest);
   coordinator::CommittedStep committed{checkpoint::StepDirectory(dir_, manifest.step()), {}};
   const absl::Status status = checkpoint::CommitCheckpoint(

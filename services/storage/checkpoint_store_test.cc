@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "base/file_calls_testing.h"
+#include "services/common/build_info.h"
 #include "worker/checkpoint/catalog.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/shard_reader.h"
@@ -53,6 +54,14 @@ TEST_F(CheckpointStoreTest, NothingToResume) {
   absl::StatusOr<ResumePlan> plan = PlanResume("auto", config_);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_TRUE(plan->candidates.empty());
+}
+
+TEST_F(CheckpointStoreTest, AManifestSaysWhenItWasCommittedAndByWhom) {
+  const absl::StatusOr<coordinator::CommittedStep> committed = Commit(10);
+  ASSERT_TRUE(committed.ok()) << committed.status();
+  const v1::CheckpointManifest manifest = checkpoint::ReadManifest(committed->path).value();
+  EXPECT_EQ(manifest.committed_unix_seconds(), 1010);
+  EXPECT_EQ(manifest.writer_version(), GetBuildInfo().version);
 }
 
 TEST_F(CheckpointStoreTest, CommittedOnesAreCandidatesNewestFirstAndTheOldestGo) {
