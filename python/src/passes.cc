@@ -32,8 +32,10 @@ absl::Status StatusOf(const nb::python_error& error, const Units* units) {
   return absl::InvalidArgumentError(DescribeException(error));
 }
 
-model::ForeignLoss LossOf(const nb::object& result) {
-  return {nb::cast<double>(result[0]), nb::cast<double>(result[1])};
+// What a pass came to, which the user's code may have gone on with although a unit could not be had.
+absl::StatusOr<model::ForeignLoss> LossOf(const nb::object& result, const Units& units) {
+  if (!units.failure().ok()) return units.failure();
+  return model::ForeignLoss{nb::cast<double>(result[0]), nb::cast<double>(result[1])};
 }
 
 std::vector<int64_t> SamplesOf(const model::ForeignBatch& batch) {
@@ -56,6 +58,7 @@ void Units::Check(const absl::Status& status) {
 }
 
 uintptr_t Units::Acquire(int unit) {
+  Raise(failure_);
   const absl::StatusOr<device::Tensor> memory = [&] {
     const nb::gil_scoped_release wait;
     return pass_.Acquire(unit);
@@ -65,6 +68,7 @@ uintptr_t Units::Acquire(int unit) {
 }
 
 void Units::Release(int unit) {
+  if (!failure_.ok()) return;
   const absl::Status status = [&] {
     const nb::gil_scoped_release wait;
     return pass_.Release(unit);
@@ -73,6 +77,7 @@ void Units::Release(int unit) {
 }
 
 uintptr_t Units::Gradient(int unit) {
+  Raise(failure_);
   const absl::StatusOr<float*> memory = [&] {
     const nb::gil_scoped_release wait;
     return pass_.Gradient(unit);
@@ -82,6 +87,7 @@ uintptr_t Units::Gradient(int unit) {
 }
 
 void Units::Deliver(int unit) {
+  if (!failure_.ok()) return;
   const absl::Status status = [&] {
     const nb::gil_scoped_release wait;
     return pass_.Deliver(unit);
@@ -106,7 +112,8 @@ absl::StatusOr<model::ForeignLoss> PythonPasses::Train(const model::ForeignBatch
   Units seen(units);
   try {
     return LossOf(passes_.attr("train")(nb::cast(&seen, nb::rv_policy::reference), SamplesOf(batch),
-                                        batch.batch.position, batch.scale, nb::cpp_function(on_backward)));
+                                        batch.batch.position, batch.scale, nb::cpp_function(on_backward)),
+                  seen);
   } catch (const nb::python_error& error) {
     return StatusOf(error, &seen);
   } catch (const nb::cast_error&) {
@@ -120,7 +127,8 @@ absl::StatusOr<model::ForeignLoss> PythonPasses::Evaluate(const model::ForeignBa
   Units seen(units);
   try {
     return LossOf(
-        passes_.attr("evaluate")(nb::cast(&seen, nb::rv_policy::reference), SamplesOf(batch), batch.batch.position));
+        passes_.attr("evaluate")(nb::cast(&seen, nb::rv_policy::reference), SamplesOf(batch), batch.batch.position),
+        seen);
   } catch (const nb::python_error& error) {
     return StatusOf(error, &seen);
   } catch (const nb::cast_error&) {

@@ -18,7 +18,8 @@ namespace zerofleet::python {
 void Raise(const absl::Status& status);
 
 // A pass's units, as Python's hooks see them. A status that is not OK is raised, and remembered for whoever runs the
-// pass: on its way through PyTorch an exception keeps no status code.
+// pass: on its way through PyTorch an exception keeps no status code. From then on the engine is asked for nothing:
+// what a pass holds when it is lost, the view's end takes back.
 class Units {
  public:
   explicit Units(model::ScriptedPass& pass) : pass_(pass) {}
