@@ -6,10 +6,14 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <iostream>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,10 +23,12 @@
 #include "cli/commands/command_line.h"
 #include "cli/config/config.h"
 #include "cli/launcher/parent_death.h"
+#include "cli/launcher/preflight.h"
 #include "cli/launcher/standard_descriptors.h"
 #include "passes.h"
 #include "proto/json.h"
 #include "services/common/build_info.h"
+#include "stop_handlers.h"
 #include "worker/checkpoint/catalog.h"
 #include "worker/checkpoint/huggingface.h"
 #include "worker/checkpoint/manifest.h"
@@ -34,12 +40,18 @@ namespace nb = nanobind;
 namespace zerofleet::python {
 namespace {
 
+// Whether this process was started with SIGHUP ignored: Python has noted it before any library was loaded.
+bool HangupIgnored() {
+  const nb::module_ signals = nb::module_::import_("signal");
+  return signals.attr("getsignal")(static_cast<int>(SIGHUP)).equal(signals.attr("SIG_IGN"));
+}
+
 // As the executable's main (cli/main.cc). `words` start another process like this one.
 int Main(std::vector<std::string> arguments, std::vector<std::string> words, nb::object passes) {
   cli::SecureStandardDescriptors();
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
-  signal(SIGXFSZ, SIG_IGN);
   cli::DieWithParent();
+  const StopHandlers handlers(HangupIgnored());
   arguments.insert(arguments.begin(), "zerofleet");
   std::vector<const char*> argv;
   for (const std::string& argument : arguments) argv.push_back(argument.c_str());
@@ -112,6 +124,9 @@ NB_MODULE(_core, m) {
   m.doc() = "The engine of Zerofleet in Python's process; the package zerofleet is what to import.";
   m.def("main", &Main, nb::arg("arguments"), nb::arg("words"), nb::arg("passes").none(),
         "Runs a command line and returns its exit code.");
+  m.def(
+      "check_free", [](const std::string& dir) { Raise(cli::RunDirectory::Hold(dir).status()); }, nb::arg("dir"),
+      "Raises if a run of this machine holds the checkpoint directory; creates it if it is missing.");
   m.def(
       "version", [] { return services::GetBuildInfo().version; }, "The version of the build.");
   m.def(
