@@ -172,6 +172,13 @@ class Slow(Branches):
         return self.head(x)
 
 
+def build_normed():
+    """A batch norm whose statistics stay what they are."""
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(144, 5))
+    model[1].eval()
+    return model
+
+
 def build_lora():
     import peft
 
@@ -188,5 +195,6 @@ qwen2 = zf.Task(build_qwen2, Tokens(40), causal_loss, units=["Qwen2DecoderLayer"
 gpt2 = zf.Task(build_gpt2, Tokens(40), causal_loss)
 t5 = zf.Task(build_t5, Tokens(40), seq2seq_loss, units=["T5Block"])
 cnn = zf.Task(ConvNet, Images(40), class_loss, units=["first", "second", "spare", "last"])
+normed = zf.Task(build_normed, Images(40), class_loss)
 branches = zf.Task(Branches, Tokens(40), branches_loss)
 ALL = ("llama", "llama_checkpointed", "qwen2", "gpt2", "t5", "cnn", "branches")

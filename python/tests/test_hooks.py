@@ -7,8 +7,9 @@ import torch
 import models
 from engine import PoisoningEngine
 from zerofleet import passes as passes_module
+from zerofleet.errors import Error
 from zerofleet.layout import layout_of
-from zerofleet.record import describe_module
+from zerofleet.record import describe_module, numbers_of
 
 CONFIG = {"precision": "fp32", "batch": {"micro_sequences": 2}, "seed": 7}
 
@@ -69,6 +70,27 @@ def test_dropout_depends_on_seed_and_position_alone():
     _, _, worker, _, engine = prepared("gpt2")
     losses = [worker.train(engine, [4, 9], position, 1, lambda: None)[0] for position in (5, 6, 5)]
     assert losses[0] == losses[2] != losses[1]
+
+
+def test_what_build_has_put_into_eval_stays_so():
+    _, foreign, worker, plain, engine = prepared("normed")
+    before = {n: b.clone() for n, b in worker.model.named_buffers()}
+    assert "1.running_mean" in foreign["buffers"]
+    loss, _ = worker.train(engine, [4, 9], 0, 1, lambda: None)
+    assert loss == float(models.class_loss(plain, worker.batch([4, 9], 0))[0])
+    for name, buffer in worker.model.named_buffers():
+        assert torch.equal(buffer, before[name]), name
+    assert worker.model.training and not worker.model[1].training
+
+
+def test_what_has_no_weight_has_no_loss():
+    nan = float("nan")
+    assert numbers_of(torch.tensor(nan), torch.tensor(0)) == (0, 0)
+    assert numbers_of(2.5, 4) == (2.5, 4)
+    assert numbers_of(nan, 4)[0] != numbers_of(nan, 4)[0]
+    for weight in (-1, nan, float("inf")):
+        with pytest.raises(Error, match="the weight must be a finite number from 0"):
+            numbers_of(1, weight)
 
 
 def test_a_unit_by_default_is_a_member_of_a_module_list():

@@ -51,6 +51,19 @@ def build_on_meta(build):
     return model
 
 
+class Modes:
+    """A module's train(): what ``build`` has put into eval() within a module in train() stays so."""
+
+    def __init__(self, model):
+        self._model = model
+        self._kept = [m for m in model.modules() if not m.training] if model.training else []
+
+    def train(self):
+        self._model.train()
+        for module in self._kept:
+            module.training = False
+
+
 def _default_units(model):
     """The members of every ModuleList of at least two of one class, but of those within another's member."""
     names = []

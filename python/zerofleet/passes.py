@@ -14,8 +14,8 @@ from torch import nn
 from zerofleet import task as tasks
 from zerofleet.errors import Error
 from zerofleet.hooks import Hooks
-from zerofleet.layout import build_on_meta, layout_from
-from zerofleet.record import DTYPES, collate_of, loss_of, to_compute_type
+from zerofleet.layout import Modes, build_on_meta, layout_from
+from zerofleet.record import DTYPES, collate_of, loss_of, numbers_of, to_compute_type
 
 
 def tensor_at(address, elements, dtype):
@@ -89,7 +89,7 @@ class Passes:
     """What the engine calls (python/src/passes.cc)."""
 
     def __init__(self, threads):
-        self._threads = threads
+        self._threads = threads  # of PyTorch's, for every pass
 
     def prepare(self, config_json, task=None):
         """Builds the module of the configuration; of ``task``, or of the task that the launcher has sent."""
@@ -105,6 +105,7 @@ class Passes:
         self._collate = collate_of(self._task)
         foreign = config["model"]["foreign"]
         self.model = build_on_meta(self._task.build)
+        self._modes = Modes(self.model)
         layout = layout_from(self.model, foreign)
         for name, places in layout.places.items():
             parameter = nn.Parameter(torch.empty(1, dtype=self._dtype).expand(layout.parameters[name].shape),
@@ -117,7 +118,7 @@ class Passes:
     def facts(self):
         """What the bits of a pass depend on besides the configuration, as (name, value): a fleet must agree on it."""
         return [("PyTorch", torch.__version__), ("PyTorch's instruction set", torch.backends.cpu.get_cpu_capability()),
-                ("PyTorch's threads", str(self._threads or torch.get_num_threads()))]
+                ("PyTorch's threads", str(self._threads))]
 
     def batch(self, samples, position, dataset=None):
         """The batch of these samples, with all random numbers set."""
@@ -127,15 +128,17 @@ class Passes:
 
     def begin(self, units):
         """A training pass begins, over these units of the engine's."""
-        if self._threads:  # the engine's own products set this thread to one
-            torch.set_num_threads(self._threads)
-        self.model.train()
+        torch.set_num_threads(self._threads)  # the engine's own products set this thread to one
+        self._modes.train()
         self._memory.engine = units
         self._hooks.begin(self._memory)
 
     def end(self):
-        """The pass is over."""
-        self._hooks.end()
+        """The pass is over, whether it has come to its end or not."""
+        try:
+            self._hooks.end()
+        finally:
+            self._memory.engine = None
 
     def train(self, units, samples, position, scale, on_backward):
         """Forward and backward of one micro-batch; its loss and weight."""
@@ -147,7 +150,7 @@ class Passes:
             (loss if scale == 1 else loss * scale).backward()
         finally:
             self.end()
-        return float(loss.detach()), float(weight)
+        return numbers_of(loss.detach(), weight)
 
     def evaluate(self, units, samples, position):
         """The loss and weight of one batch of the validation set."""
@@ -159,5 +162,5 @@ class Passes:
                 loss, weight = loss_of(self._task, self.model, batch)
         finally:
             self.end()
-        return float(loss), float(weight)
+        return numbers_of(loss, weight)
 

@@ -14,9 +14,16 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from zerofleet.errors import Error, describe
 from zerofleet.hooks import Hooks
-from zerofleet.layout import build_on_meta, layout_of
+from zerofleet.layout import Modes, build_on_meta, layout_of
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+DATA_DEPENDENT = (DataDependentOutputException, DynamicOutputShapeException)  # what a look at such a module raises
+
+
+def data_dependent(error):
+    """What to say of one of DATA_DEPENDENT."""
+    return Error(f"{describe(error)}: a pass depends on the values of tensors: the order of its modules cannot be known "
+                 "beforehand")
 
 
 class _Recorder:
@@ -82,6 +89,15 @@ def loss_of(task, model, batch):
     return loss, weight
 
 
+def numbers_of(loss, weight):
+    """A pass's loss and weight as numbers, checked. The mean over no targets is NaN, and so is its product with their
+    number: what has no weight has no loss."""
+    loss, weight = float(loss), float(weight)
+    if not 0 <= weight < float("inf"):
+        raise Error(f"loss: the weight must be a finite number from 0, got {weight}")
+    return (0.0 if weight == 0 and loss != loss else loss), weight
+
+
 def _to_mode(model, layout, mode, dtype):
     """Parameters and buffers as tensors of the mode, parameters in the compute type."""
     with mode:
@@ -108,7 +124,8 @@ def _check_buffers(model, before):
         owner = name.rpartition(".")[0]
         kind = type(model.get_submodule(owner)).__name__
         raise Error(f"build: buffer {name} of {owner or 'the module'} ({kind}) changes in a training pass, and would differ "
-                    "from rank to rank; use a module without running statistics, such as GroupNorm, or put it into eval()")
+                    "from rank to rank; use a module without running statistics, such as GroupNorm, or put it into eval() "
+                    "in build")
 
 
 def _saved_bytes(layout):
@@ -137,14 +154,14 @@ def _config_json(model):
 class _Pass:
     """A training pass to be recorded: its batch, and what goes around it."""
 
-    def __init__(self, model, hooks, sink, batch):
-        self._model, self._hooks, self._sink, self.batch = model, hooks, sink, batch
+    def __init__(self, modes, hooks, sink, batch):
+        self._modes, self._hooks, self._sink, self.batch = modes, hooks, sink, batch
 
     def enter(self):
-        self._model.train()
+        self._modes.train()
         self._hooks.begin(self._sink)
 
-    def leave(self, *unused):
+    def leave(self):
         self._hooks.end()
 
 
@@ -160,6 +177,7 @@ class Recording:
         count = len(task.data)
         batch = collate_of(task)([task.data[i % count] for i in range(self._micro)])
         self.model = build_on_meta(task.build)
+        self._modes = Modes(self.model)
         self.layout = layout_of(self.model, task.units)
         self._mode = FakeTensorMode(allow_non_fake_inputs=True)
         _to_mode(self.model, self.layout, self._mode, self._dtype)
@@ -177,14 +195,14 @@ class Recording:
             self._found = _Recorder(self.layout.units)
             saving, saved = _saved_bytes(self.layout)
             with saving:
-                yield _Pass(self.model, first, self._found, self._batch)
+                yield _Pass(self._modes, first, self._found, self._batch)
             first.remove()
             self._saved = int(saved())
             _check_buffers(self.model, versions)
             hooks = Hooks(self.model, self.layout, self._found.gradients)
             self._training = _Recorder(self.layout.units)
             with FlopCounterMode(display=False) as flops:
-                yield _Pass(self.model, hooks, self._training, self._batch)
+                yield _Pass(self._modes, hooks, self._training, self._batch)
             hooks.remove()
             self._training.finish_gradients()
             self._flops = flops.get_total_flops()
@@ -246,7 +264,6 @@ def describe_module(task, config):
             finally:
                 one.leave()
         recording.evaluate()
-    except (DataDependentOutputException, DynamicOutputShapeException) as error:
-        raise Error(f"{describe(error)}: a pass depends on the values of tensors: the order of its modules cannot be "
-                    "known beforehand") from None
+    except DATA_DEPENDENT as error:
+        raise data_dependent(error) from None
     return recording.foreign()
