@@ -3,8 +3,8 @@
 import os
 import sys
 
-from zerofleet.errors import forbid_fork
-from zerofleet.launch import _config_text, _option, fail_in_one_line, run, split_options, words
+from zerofleet.errors import Error, forbid_fork
+from zerofleet.launch import _config_text, _option, fail_in_one_line, run, split_options, threads_of, words
 
 
 def _worker(arguments):
@@ -15,8 +15,7 @@ def _worker(arguments):
     from zerofleet import _core
 
     forbid_fork()
-    threads = _option(arguments, "--threads", None)
-    return _core.main(arguments, words(), Passes(int(threads) if threads else 0))
+    return _core.main(arguments, words(), Passes(threads_of(arguments)))
 
 
 def _split_path(arguments):
@@ -66,13 +65,16 @@ def _script(arguments):
     loop.WORKER = command
     sys.argv = [path, *own]
     sys.path.insert(0, os.path.dirname(path))
-    runpy.run_path(path, run_name="__main__")
-    return 2  # the loop ends the process
+    raised = None
+    try:
+        runpy.run_path(path, run_name="__main__")
+    except BaseException as error:  # also SystemExit: a worker ends with its run
+        raised = error
+    return loop.end(path, raised)
 
 
 def _config(arguments):
     from zerofleet.deepspeed import to_yaml
-    from zerofleet.errors import Error
 
     path = _option(arguments, "--from-deepspeed", None)
     if path is None:

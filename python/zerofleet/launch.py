@@ -123,6 +123,12 @@ def _write_initial(task, config, folder, step_dir):
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def _base_of(step_dir):
+    """The checkpoint of step 0 that a checkpoint's run began with; the checkpoint itself if that is gone."""
+    base = json.loads(_core().read_manifest(step_dir))["config"]["init_from"]
+    return base if os.path.isdir(base) else os.path.abspath(step_dir)
+
+
 def prepare(task, text, name, overrides, resume="auto", foreign=None, ship=True):
     """The path of the complete configuration of a run of this task; writes what its workers and its first step need.
 
@@ -138,6 +144,7 @@ def prepare(task, text, name, overrides, resume="auto", foreign=None, ship=True)
     config = json.loads(core.parse_config(text, name, list(overrides) + own))
     config["model"]["foreign"] = foreign or describe_module(task, config)
     folder = os.path.join(config["checkpoint"]["dir"], ".torch")
+    core.check_free(config["checkpoint"]["dir"])  # before anything of a run that is going on is written over
     os.makedirs(folder, exist_ok=True)
     if ship:
         tasks.write(task, os.path.join(folder, "task.pickle"))
@@ -146,7 +153,9 @@ def prepare(task, text, name, overrides, resume="auto", foreign=None, ship=True)
     # Checkpoints of a module with frozen parameters name it, and are read from anywhere.
     step_dir = os.path.abspath(os.path.join(folder, "step-00000000"))
     if not config["init_from"]:
-        if resume == "none" or (resume == "auto" and not newest):
+        if resume not in ("auto", "none"):
+            step_dir = _base_of(resume)
+        elif resume == "none" or not newest:
             _write_initial(task, config, folder, step_dir)
         config["init_from"] = step_dir
     path = os.path.join(folder, "run.json")
@@ -164,6 +173,14 @@ def _option(rest, name, default):
         if option.startswith(f"{name}="):
             return option.partition("=")[2]
     return default
+
+
+def threads_of(arguments):
+    """PyTorch's threads in a worker of this command line; asked for before the engine changes what PyTorch says."""
+    import torch
+
+    given = _option(arguments, "--threads", "")
+    return int(given) if given.isdigit() and int(given) > 0 else torch.get_num_threads()
 
 
 def run(task, text, name, options):
@@ -198,6 +215,12 @@ def train(build, *, data, loss, config, weights=None, units=None, collate=None, 
     code = fail_in_one_line(lambda: run(task, text, name, [f"--set={v}" for _, v in named + overrides] + rest))
     if code != 0:
         raise SystemExit(code)
+
+
+def exit_in_one_line(error):
+    """Raises SystemExit for an Error, which is a line on stderr."""
+    print(f"zerofleet: {error}", file=sys.stderr)
+    raise SystemExit(error.exit_code) from None
 
 
 def fail_in_one_line(body):

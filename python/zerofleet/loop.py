@@ -23,6 +23,9 @@ from zerofleet.errors import Error
 from zerofleet.task import Task
 
 WORKER = None  # the arguments of `worker`, where this process is one (__main__.py)
+_PASSED_OVER = ("zerofleet.steps: a micro-batch was passed over; begin the loop's body with `with micro:`, and call "
+                "micro.backward in it")
+_LEFT = "zerofleet.steps: the loop was left before the run's end; `steps` in the configuration says how long a run is"
 
 
 def _no_loss(model, batch):
@@ -34,6 +37,7 @@ class Micro:
 
     def __init__(self, batch, enter, leave):
         self.batch = batch
+        self.left = False
         self._enter, self._leave = enter, leave
         self._result = None
 
@@ -49,15 +53,17 @@ class Micro:
             raise Error("micro.backward: was called twice for one micro-batch")
         if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
             raise Error("micro.backward: the loss must be a tensor of one element")
+        if not loss.requires_grad:
+            raise Error("micro.backward: the loss does not depend on any parameter; is the module run under "
+                        "torch.no_grad()?")
         self._result = loss.detach(), weight
         loss.backward()
 
     def __exit__(self, kind, error, trace):
+        self.left = True
         if error is None and self._result is None:
             error = Error("micro.backward: was not called for a micro-batch")
-        self._leave(self._result, error)
-        if kind is None and error is not None:
-            raise error
+        return self._leave(self._result, error)
 
 
 class _Launcher:
@@ -75,48 +81,82 @@ class _Launcher:
         self.model = self._recording.model
 
     def __iter__(self):
-        for passed in self._recording.micro_batches():
-            enter, leave = passed.enter, passed.leave
-            yield Micro(passed.batch, enter, leave)
+        try:
+            yield from self._record()
+        except Error as error:
+            launch.exit_in_one_line(error)
         task, text, name, overrides = self._parsed
         words = [sys.executable, "-m", "zerofleet", "script", os.path.abspath(sys.argv[0]), *sys.argv[1:], "--"]
-        path = launch.prepare(task, text, name, overrides, launch._option(self._rest, "--resume", "auto"),
-                              foreign=self._recording.foreign(), ship=False)
-        code = launch._core().main(["train", path, *self._rest], words, None)
+
+        def run():
+            path = launch.prepare(task, text, name, overrides, launch._option(self._rest, "--resume", "auto"),
+                                  foreign=self._recording.foreign(), ship=False)
+            return launch._core().main(["train", path, *self._rest], words, None)
+
+        code = launch.fail_in_one_line(run)
         if code != 0:
             raise SystemExit(code)
 
+    def _record(self):
+        for passed in self._recording.micro_batches():
+            micro = Micro(passed.batch, passed.enter, lambda result, error, passed=passed: self._leave(passed, error))
+            try:
+                yield micro
+            except GeneratorExit:
+                if self._leaving is None:
+                    print(f"zerofleet: {_LEFT}", file=sys.stderr)
+                raise
+            if not micro.left:
+                raise Error(_PASSED_OVER)
+
+    _leaving = None  # what has ended the loop's body
+
+    def _leave(self, passed, error):
+        from zerofleet.record import DATA_DEPENDENT, data_dependent
+
+        passed.leave()
+        self._leaving = error
+        if isinstance(error, DATA_DEPENDENT):
+            error = data_dependent(error)
+        if isinstance(error, Error):
+            launch.exit_in_one_line(error)
+        return False  # anything else is the script's own
+
 
 class _Worker:
-    """The engine in a thread of its own, the loop's body in the script's."""
+    """The engine in a thread of its own, the loop's body in the script's.
+
+    The engine asks and waits for an answer, which may be an exception: then it ends the pass, and asks for another one
+    in another view, or ends, with a line that says why if the exception was the script's.
+    """
+
+    current = None
 
     def __init__(self, task):
-        self._task = task
-        self._asked, self._answers = queue.Queue(), queue.Queue()
-        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
-        self._thread.start()
-        what, config = self._asked.get()
-        if what == "end":
-            self._exit(config)
         from zerofleet.passes import Passes
 
-        threads = launch._option(WORKER, "--threads", None)
-        self._passes = Passes(int(threads) if threads else 0)
+        _Worker.current = self
+        self._passes = Passes(launch.threads_of(WORKER))
+        self._asked, self._answers = queue.Queue(), queue.Queue()
+        self._unanswered = False
+        threading.Thread(target=self._run, name="engine", daemon=True).start()
+        config, = self._next()
         try:
             self._passes.prepare(config, task)
         except BaseException as error:
-            self._answers.put(error)
-            self._thread.join()
-            raise
+            self.end(error)
         self.model = self._passes.model
-        self._answers.put(None)
+        self._answer(None)
 
     # --- In the engine's thread
 
     def _run(self):
         words = [sys.executable, "-m", "zerofleet"]
-        code = launch._core().main(WORKER, words, self)
-        self._asked.put(("end", code))
+        code = 1
+        try:
+            code = launch._core().main(WORKER, words, self)
+        finally:
+            self._asked.put(("end", code))
 
     def _ask(self, *what):
         self._asked.put(what)
@@ -139,24 +179,68 @@ class _Worker:
 
     # --- In the script's
 
-    def _exit(self, code):
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)  # what stands behind the loop is the launcher's
+    def _next(self):
+        """What the engine asks next. Does not return if the engine has ended."""
+        what, *given = self._asked.get()
+        if what == "end":
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(given[0])  # what stands behind the loop is the launcher's
+        self._unanswered = True
+        return given
+
+    def _answer(self, answer):
+        self._unanswered = False
+        self._answers.put(answer)
+
+    def end(self, error):
+        """The script goes no further, for this reason: so ends the run, and with it this process."""
+        while True:
+            if self._unanswered:
+                self._answer(error)
+            self._next()
 
     def __iter__(self):
         while True:
-            what, *given = self._asked.get()
-            if what == "end":
-                self._exit(given[0])
-            units, samples, position = given
-            batch = self._passes.batch(samples, position)
+            units, samples, position = self._next()
+            try:
+                batch = self._passes.batch(samples, position)
+            except BaseException as error:
+                self._answer(error)
+                continue
+            micro = Micro(batch, lambda units=units: self._passes.begin(units), self._leave)
+            yield micro  # a loop that is left is told of by `end`, which knows an exception too
+            if not micro.left:
+                self._answer(Error(_PASSED_OVER))
 
-            def leave(result, error):
-                self._passes.end()
-                self._answers.put(error if error is not None else (float(result[0]), float(result[1])))
+    def _leave(self, result, error):
+        from zerofleet.record import numbers_of
 
-            yield Micro(batch, lambda: self._passes.begin(units), leave)
+        try:
+            self._passes.end()
+            answer = error if error is not None else numbers_of(*result)
+        except BaseException as other:
+            answer = error if error is not None else other
+        self._answer(answer)
+        return True  # the engine knows whether the run goes on
+
+
+class _Failing:
+    """What the engine is given where the script has failed before it began."""
+
+    def __init__(self, error):
+        self._error = error
+
+    def prepare(self, config_json):
+        raise self._error
+
+
+def end(path, error):
+    """Ends this worker's run for an exception that its script has raised, or None: it has ended. The exit code."""
+    if _Worker.current is not None:
+        _Worker.current.end(error or Error(_LEFT))
+    error = error or Error(f"{path}: has ended in a worker without a loop over zerofleet.steps")
+    return launch._core().main(WORKER, [sys.executable, "-m", "zerofleet"], _Failing(error))
 
 
 def steps(build, *, data, config, weights=None, units=None, collate=None, decay=None, options=()):
@@ -165,10 +249,14 @@ def steps(build, *, data, config, weights=None, units=None, collate=None, decay=
     The arguments are those of ``zerofleet.train``, without a loss, which is the loop's.
     """
     task = Task(build=build, data=data, loss=_no_loss, weights=weights, units=units, collate=collate, decay=decay)
-    task.check()
     if WORKER is not None:
+        task.check()
         return _Worker(task)
-    given = json.loads(os.environ.get(launch.OPTIONS, "[]")) + list(options)
-    text, name = launch._config_text(config)
-    named = [f"--set=model.torch={launch._name_of(build)}"]
-    return _Launcher(task, text, name, named + given)
+    try:
+        task.check()
+        given = json.loads(os.environ.get(launch.OPTIONS, "[]")) + list(options)
+        text, name = launch._config_text(config)
+        named = [f"--set=model.torch={launch._name_of(build)}"]
+        return _Launcher(task, text, name, named + given)
+    except Error as error:
+        launch.exit_in_one_line(error)
