@@ -2,13 +2,19 @@
 
 import json
 import os
+import struct
+
+
+def _double(bits):
+    return struct.unpack("<d", struct.pack("<Q", bits))[0]
 
 
 class Checkpoint:
     """A committed checkpoint: a step directory, or a run's checkpoint.dir for its newest.
 
-    ``step``, ``config`` (a dict), ``tensors`` ({name: shape}) are read at once and ``state_dict`` on request; every byte
-    is checked on the way. Raises Error (exit_code 3) for what is damaged.
+    ``step``, ``config`` (a dict), ``tensors`` ({name: shape}), ``losses`` ({step: mean loss} of the newest steps, at most
+    256) are read at once and ``state_dict`` on request; every byte is checked on the way. Raises Error (exit_code 3) for
+    what is damaged.
     """
 
     def __init__(self, path):
@@ -26,6 +32,8 @@ class Checkpoint:
         self._manifest = json.loads(_core.read_manifest(self.path))
         self.step = self._manifest["step"]
         self.config = self._manifest["config"]
+        receipt = self._manifest.get("receipt") or {"steps": []}
+        self.losses = {s["step"]: _double(s["loss_bits"]) for s in receipt["steps"]}
         self.tensors = {t["name"]: tuple(t["shape"]) for t in self._manifest["tensors"]}
 
     def state_dict(self):

@@ -9,36 +9,96 @@ What the arguments mean is said in ``config_of``; keys of ``zerofleet``, a dict 
 ``train`` the model has the trained weights.
 """
 
+import copy
 import json
+import math
 import os
 
+import torch
 import transformers
+from torch import nn
 
 from zerofleet.errors import Error
 from zerofleet.task import length_of
 
+# Losses of transformers over labels that are the inputs' own next tokens; of a class that says nothing it is this one too.
+_NEXT_TOKEN = (None, "ForCausalLM", "ForConditionalGeneration")
+
 
 class Build:
-    """Makes a model of this class and configuration, in every worker."""
+    """Makes a module as it was when this was made, with parameters on meta: its class, what is trained, adapters."""
 
-    def __init__(self, kind, config):
-        self.kind, self.config = kind, config
+    def __init__(self, model):
+        on_meta = {}
+        for parameter in model.parameters():
+            made = nn.Parameter(torch.empty_like(parameter, device="meta"), requires_grad=parameter.requires_grad)
+            made.__dict__.update(parameter.__dict__)
+            on_meta[id(parameter)] = made
+        self._model = copy.deepcopy(model, on_meta)
+        self._model.train()
 
     def __call__(self):
-        return self.kind(self.config)
+        return copy.deepcopy(self._model)
 
 
 def loss_of(model, batch):
     """The mean that a model of transformers computes, as a sum and its number of targets."""
+    if "labels" not in batch:
+        raise Error(f"train_dataset: batches have no labels, but {', '.join(batch)}; a loss without them must be given to "
+                    "zerofleet.train")
+    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
     labels = batch["labels"]
-    causal = not getattr(model.config, "is_encoder_decoder", False) and labels.ndim == 2
-    count = ((labels[:, 1:] if causal else labels) != -100).sum()
+    shifted = (labels.ndim == 2 and not getattr(inner.config, "is_encoder_decoder", False)
+               and getattr(inner, "loss_type", None) in _NEXT_TOKEN)
+    count = ((labels[:, 1:] if shifted else labels) != -100).sum()
     return model(**batch).loss * count, count
+
+
+def _value(setting):
+    return str(getattr(setting, "value", setting))
+
+
+# What would change the numbers of a run and is not done here: an argument, what it must be, and what to do.
+_ONLY = (
+    ("optim", lambda v: _value(v) in ("adamw_torch", "adamw_torch_fused"), "use adamw_torch, or another optimizer of zerofleet={...}"),
+    ("fp16", lambda v: not v, "use bf16=True"),
+    ("label_smoothing_factor", lambda v: not v, "give the loss to zerofleet.train"),
+    ("neftune_noise_alpha", lambda v: not v, "leave it out"),
+    ("use_liger_kernel", lambda v: not v, "leave it out"),
+    ("torch_compile", lambda v: not v, "leave it out"),
+    ("deepspeed", lambda v: not v, "translate it by `zerofleet config --from-deepspeed`, into zerofleet={...}"),
+    ("fsdp", lambda v: not v, "use zerofleet={'parallel': {'zero_stage': 3}}"),
+    ("load_best_model_at_end", lambda v: not v, "leave it out"),
+    ("train_sampling_strategy", lambda v: _value(v) == "random", "leave it out: samples come in an order of the seed"),
+    ("lr_scheduler_kwargs", lambda v: not v, "use zerofleet={'schedule': {...}}"),
+)
+
+
+def check_arguments(args):
+    """Raises Error for an argument that would change the numbers, and is not taken over."""
+    for name, allows, instead in _ONLY:
+        value = getattr(args, name, None)
+        if value is not None and not allows(value):
+            raise Error(f"{name}: {_value(value)} is not supported; {instead}")
+
+
+def _every(strategy, steps, name, samples, whole):
+    """After how many steps something is done; 0: never."""
+    strategy = _value(strategy)
+    if strategy == "no":
+        return 0
+    if strategy == "epoch":
+        return max(1, math.ceil(samples / whole))
+    if strategy != "steps":
+        raise Error(f"{name}_strategy: {strategy} is not supported; use steps, epoch or no")
+    if steps is None or steps < 1:
+        raise Error(f"{name}_steps: must be a number of steps, got {steps}")
+    return int(steps)
 
 
 def _schedule(args, steps):
     decays = {"linear": "linear", "cosine": "cosine", "constant": "constant", "constant_with_warmup": "constant"}
-    kind = str(getattr(args.lr_scheduler_type, "value", args.lr_scheduler_type))
+    kind = _value(args.lr_scheduler_type)
     if kind not in decays:
         raise Error(f"lr_scheduler_type: {kind} is not supported; use {', '.join(decays)}")
     warmup = args.get_warmup_steps(steps) if kind != "constant" else 0
@@ -74,10 +134,10 @@ def config_of(args, samples, given=None):
     workers = int(given.get("parallel", {}).get("workers", 1))
     micro = args.per_device_train_batch_size
     whole = micro * args.gradient_accumulation_steps * workers
-    steps = args.max_steps if args.max_steps > 0 else max(1, int(samples // whole * args.num_train_epochs))
-    if args.fp16:
-        raise Error("fp16: is not supported; use bf16=True")
-    every = args.save_steps if str(getattr(args.save_strategy, "value", args.save_strategy)) == "steps" else 0
+    check_arguments(args)
+    epochs = given.pop("epochs", args.num_train_epochs if args.max_steps <= 0 else None)
+    steps = given.get("steps") or (max(1, math.ceil(epochs * samples / whole)) if epochs else args.max_steps)
+    every = _every(args.save_strategy, args.save_steps, "save", samples, whole)
     config = {
         "precision": "bf16" if args.bf16 else "fp32",
         "seed": args.seed,
@@ -87,7 +147,7 @@ def config_of(args, samples, given=None):
                       "epsilon": args.adam_epsilon, "weight_decay": args.weight_decay,
                       "grad_clip": float(args.max_grad_norm or 0)},
         "schedule": _schedule(args, steps),
-        "checkpoint": {"dir": os.path.join(args.output_dir, "zerofleet"), "every_steps": int(every)},
+        "checkpoint": {"dir": os.path.join(args.output_dir, "zerofleet"), "every_steps": every},
     }
     if args.save_total_limit:
         config["checkpoint"]["keep"] = args.save_total_limit
@@ -95,37 +155,84 @@ def config_of(args, samples, given=None):
 
 
 class Trainer(transformers.Trainer):
-    """A Trainer whose ``train`` is a run of Zerofleet; everything else is transformers'."""
+    """A Trainer whose ``train`` is a run of Zerofleet; everything else is transformers'.
+
+    Callbacks are not called, and nothing is logged but what the run prints and reports.
+    """
 
     def __init__(self, *args, zerofleet=None, **kwargs):
         super().__init__(*args, **kwargs)
         self._zerofleet = zerofleet
 
     def train(self, resume_from_checkpoint=None, **kwargs):
-        """Trains, from the newest checkpoint in checkpoint.dir unless ``resume_from_checkpoint`` is False."""
-        import shutil
+        """Trains, from the newest checkpoint in checkpoint.dir unless ``resume_from_checkpoint`` is False.
 
-        from safetensors.torch import save_file
-
+        Returns transformers' TrainOutput, whose loss is the mean of the newest steps, at most 256. Raises SystemExit with
+        the run's exit code if that is not 0."""
         import zerofleet
 
-        if type(self).compute_loss is not transformers.Trainer.compute_loss:
-            raise Error("compute_loss: is overridden; give the loss to zerofleet.train instead")
-        config = config_of(self.args, length_of(self.train_dataset, "train_dataset"), self._zerofleet)
-        folder = config["checkpoint"]["dir"]
+        from zerofleet.launch import exit_in_one_line
+
+        try:
+            self._check()
+            config = config_of(self.args, length_of(self.train_dataset, "train_dataset"), self._zerofleet)
+            folder = config["checkpoint"]["dir"]
+            weights = self._write_weights(folder)
+            decayed = set(self.get_decay_parameter_names(self.model))
+            validation = self._validation(config)
+            build = Build(self.model)
+        except Error as error:
+            exit_in_one_line(error)
+        options = ["--resume", "none"] if resume_from_checkpoint is False else []
+        zerofleet.train(build, data=self._columns(self.train_dataset), loss=loss_of, validation=validation,
+                        collate=self._get_collator_with_removed_columns(self.data_collator, description="training"),
+                        weights=weights, decay=lambda name, parameter: name in decayed, config=config, options=options)
+        zerofleet.load(folder, self.model)
+        return self._output(folder)
+
+    def _check(self):
+        if type(self).compute_loss is not transformers.Trainer.compute_loss or self.compute_loss_func is not None:
+            raise Error("compute_loss: is the script's own; give the loss to zerofleet.train instead")
+        if self.optimizer is not None or self.lr_scheduler is not None or self.optimizer_cls_and_kwargs is not None:
+            raise Error("optimizers: must be left out; the optimizer is that of the arguments, or of zerofleet={...}")
+
+    def _columns(self, dataset):
+        """The dataset, without columns that the model does not take if it is one of `datasets`."""
+        return self._remove_unused_columns(dataset) if hasattr(dataset, "column_names") else dataset
+
+    def _validation(self, config):
+        if _value(self.args.eval_strategy) == "no" or self.eval_dataset is None:
+            return None
+        if isinstance(self.eval_dataset, dict):
+            raise Error("eval_dataset: must be one dataset, got a dict of them")
+        every = _every(self.args.eval_strategy, self.args.eval_steps, "eval",
+                       length_of(self.train_dataset, "train_dataset"), config["batch"]["global_sequences"])
+        evaluate = config.setdefault("evaluate", {})
+        evaluate.setdefault("every_steps", every)
+        batch = config["batch"]["global_sequences"]
+        evaluate.setdefault("batches", math.ceil(length_of(self.eval_dataset, "eval_dataset") / batch))
+        return self._columns(self.eval_dataset)
+
+    def _write_weights(self, folder):
+        """The model's weights, as the run's first checkpoint is made from; what is frozen, too."""
+        from safetensors.torch import save_file
+
+        if getattr(self.args, "activation_checkpointing", None) or self.args.gradient_checkpointing:
+            given = (getattr(self.args, "activation_checkpointing_kwargs", None)
+                     or self.args.gradient_checkpointing_kwargs or {})
+            self.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False, **given})
         weights = os.path.join(folder, ".torch", "given")
-        shutil.rmtree(weights, ignore_errors=True)
-        os.makedirs(weights)
-        save_file({n: p.detach().contiguous() for n, p in self.model.named_parameters()},
-                  os.path.join(weights, "model.safetensors"))
-        decayed = set(self.get_decay_parameter_names(self.model))
-        evaluates = str(getattr(self.args.eval_strategy, "value", self.args.eval_strategy)) == "steps"
-        validation = self.eval_dataset if evaluates else None
-        if validation is not None:
-            config.setdefault("evaluate", {}).setdefault("every_steps", int(self.args.eval_steps))
-        zerofleet.train(Build(type(self.model), self.model.config), data=self.train_dataset, loss=loss_of,
-                        collate=self.data_collator, validation=validation, weights=weights,
-                        decay=lambda name, parameter: name in decayed, config=config,
-                        options=[] if resume_from_checkpoint is not False else ["--resume", "none"])
-        shutil.rmtree(weights, ignore_errors=True)
-        return zerofleet.load(folder, self.model)
+        os.makedirs(weights, exist_ok=True)
+        path = os.path.join(weights, "model.safetensors")
+        save_file({n: p.detach().contiguous() for n, p in self.model.named_parameters()}, f"{path}.{os.getpid()}")
+        os.replace(f"{path}.{os.getpid()}", path)
+        return weights
+
+    def _output(self, folder):
+        import zerofleet
+
+        checkpoint = zerofleet.Checkpoint(folder)
+        losses = list(checkpoint.losses.values())
+        loss = sum(losses) / len(losses) if losses else float("nan")
+        self.state.global_step = checkpoint.step
+        return transformers.trainer_utils.TrainOutput(checkpoint.step, loss, {"train_loss": loss})
