@@ -28,6 +28,21 @@ def test_values_land_where_they_mean_the_same():
         "parallel": {"zero_stage": 3, "workers": 3}, "offload": {"optimizer": "cpu"}}
 
 
+def test_what_a_file_leaves_out_is_what_deepspeed_takes():
+    config, _ = translate({"optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "eps": "auto"}}})
+    assert config["optimizer"] == {"name": "adamw", "learning_rate": 1e-4, "beta1": 0.9, "beta2": 0.999,
+                                   "weight_decay": 0.0, "grad_clip": 0.0}
+    assert config["schedule"] == {"decay": "constant", "warmup_steps": 0}
+    config, fates = translate({"optimizer": {"type": "SGD", "params": {"lr": 0.1}}, "scheduler": {
+        "type": "WarmupCosineLR", "params": {"total_num_steps": 50, "cos_min_ratio": 0.01}}})
+    assert config["optimizer"] == {"name": "sgd", "learning_rate": 0.1, "momentum": 0.0, "weight_decay": 0.0,
+                                   "grad_clip": 0.0}
+    assert config["schedule"] == {"decay": "cosine", "warmup_steps": 1000, "min_learning_rate": pytest.approx(0.001)}
+    _, fates = translate({"scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 5}}})
+    assert ("(no scheduler.params.warmup_type)",
+            "DeepSpeed's warm-up is then logarithmic; here it is linear") in fates
+
+
 def test_every_key_has_a_fate(tmp_path):
     path = tmp_path / "ds.json"
     path.write_text(json.dumps(STAGE3))

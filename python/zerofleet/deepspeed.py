@@ -45,6 +45,14 @@ _ZERO_WITHOUT_EFFECT = {
 }
 
 
+# What DeepSpeed takes where a file says nothing, and Zerofleet's own defaults are other ones.
+_OPTIMIZER_DEFAULTS = {
+    "adamw": {"lr.learning_rate": 1e-3, "betas.beta1": 0.9, "betas.beta2": 0.999, "eps.epsilon": 1e-8,
+              "weight_decay": 0.0},
+    "sgd": {"lr.learning_rate": 1e-3, "momentum": 0.0, "weight_decay": 0.0},
+}
+
+
 class _Translation:
     def __init__(self):
         self.config = {}
@@ -103,6 +111,7 @@ def _precision(given, out):
 def _optimizer(given, out):
     section = given.get("optimizer")
     if not section:
+        out.note("(no optimizer)", "it is the script's: give it in optimizer of the configuration")
         return
     kind, params = str(section.get("type", "AdamW")), section.get("params", {})
     names = {"adamw": "adamw", "adam": "adamw", "fusedadam": "adamw", "cpuadam": "adamw", "sgd": "sgd"}
@@ -122,18 +131,23 @@ def _optimizer(given, out):
             out.set("optimizer.params.betas", "optimizer.beta2", float(value[1]))
         else:
             out.note(f"optimizer.params.{key}", "left out")
+    for key, value in _OPTIMIZER_DEFAULTS[names[kind.lower()]].items():
+        if key.partition(".")[0] not in params:
+            out.set(f"(no optimizer.params.{key.partition('.')[0]})", f"optimizer.{key.rpartition('.')[2]}", value)
 
 
 def _scheduler(given, out):
     section = given.get("scheduler")
     if not section:
+        out.set("(no scheduler)", "schedule.decay", "constant")
+        out.set("(no scheduler)", "schedule.warmup_steps", 0)
         return
     kind, params = section.get("type"), section.get("params", {})
     decays = {"WarmupLR": "constant", "WarmupDecayLR": "linear", "WarmupCosineLR": "cosine"}
     if kind not in decays:
         raise Error(f"scheduler.type: {kind} is not supported; use {', '.join(decays)}")
     out.set("scheduler.type", "schedule.decay", decays[kind])
-    if kind != "WarmupLR":
+    if kind == "WarmupDecayLR":
         out.set("scheduler.type", "schedule.min_learning_rate", 0.0)
     targets = {"warmup_num_steps": "schedule.warmup_steps", "total_num_steps": "steps",
                "warmup_max_lr": "optimizer.learning_rate"}
@@ -142,8 +156,20 @@ def _scheduler(given, out):
             out.note(f"scheduler.params.{key}", "auto: give it in the configuration")
         elif key in targets:
             out.set(f"scheduler.params.{key}", targets[key], float(value) if "lr" in key else int(value))
-        else:
+        elif key == "warmup_type" and value == "linear":
+            out.note("scheduler.params.warmup_type", "as here")
+        elif key != "cos_min_ratio":
             out.note(f"scheduler.params.{key}", "left out: the warm-up is linear and begins at 0")
+    if "warmup_num_steps" not in params:
+        out.set("(no scheduler.params.warmup_num_steps)", "schedule.warmup_steps", 1000)
+    if "warmup_type" not in params and kind != "WarmupCosineLR":
+        out.note("(no scheduler.params.warmup_type)", "DeepSpeed's warm-up is then logarithmic; here it is linear")
+    rate = out.config.get("optimizer", {}).get("learning_rate")
+    if kind == "WarmupCosineLR" and rate is None:
+        out.note("scheduler.params.cos_min_ratio", "give schedule.min_learning_rate, this part of the learning rate")
+    elif kind == "WarmupCosineLR":
+        out.set("scheduler.params.cos_min_ratio", "schedule.min_learning_rate",
+                float(params.get("cos_min_ratio", 0.0001)) * rate)
 
 
 def _zero(given, out):
