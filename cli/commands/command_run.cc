@@ -62,6 +62,9 @@ void AddRunCommand(CLI::App& app, CommandBody& body) {
   pass_on("--tensorboard", "DIR", "As for train");
   pass_on("--resume", "auto|none|PATH", "As for train");
   pass_on("--metrics-port", "PORT", "As for train");
+  pass_on("--trace", "FILE", "As for train, with --trace-steps");
+  pass_on("--trace-steps", "FIRST-LAST", "As for train");
+  pass_on("--run-name", "NAME", "As for train");
   Repeatable(command->add_option("--set", options->sets, "Replaces one key of the configuration that the script names")
                  ->type_name("KEY=VALUE"));
   command->add_option("SCRIPT", options->script, "The script")->required()->type_name("SCRIPT.py");
