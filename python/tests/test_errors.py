@@ -137,6 +137,21 @@ def test_a_stop_saves_and_says_so(tmp_path):
     assert left == "", left
 
 
+def test_a_second_launcher_leaves_a_run_alone(tmp_path):
+    process = fleet.start(tmp_path, fleet.config("slow", tmp_path, steps=100000))
+    while not any(e["event"] == "step" for e in fleet.events(tmp_path)):
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.1)
+    folder = tmp_path / "checkpoints" / ".torch"
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    second = fleet.command("train", tmp_path / "run.yaml")
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=100)
+    assert process.returncode == 143, err
+    assert second.returncode != 0 and "another run holds" in second.stderr.strip().splitlines()[-1], second.stderr
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+
+
 def test_numbers_that_are_not_repeatable_are_found(tmp_path):
     (tmp_path / "case_random.py").write_text(LLAMA + textwrap.dedent("""
         import os
