@@ -124,6 +124,7 @@ absl::Status CheckAnother(const char* flag, const std::string& file, const std::
 absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, StopSignals& signals,
                           ExitWatchdog& watchdog) {
   signal(SIGPIPE, SIG_IGN);  // a closed pipe must not end the run
+  ZF_ASSIGN_OR_RETURN(const std::optional<StepRange> traced, TracedStepsOf(options.trace, options.trace_steps));
   const auto stopped = [&signals] { return signals.First() != 0; };
   const SampleCounter count = [&](const v1::Config& config) -> absl::StatusOr<int64_t> {
     if (model::IsForeign(config.model()) && output.host == nullptr) return kSamplesToBeCounted;
@@ -131,7 +132,9 @@ absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, Sto
   };
   std::vector<ConfigOverride> overrides = Overrides(options);
   if (options.choose) {
-    ZF_ASSIGN_OR_RETURN(overrides, WithPick(options, std::move(overrides), count, output.err));
+    absl::StatusOr<std::vector<ConfigOverride>> picked = WithPick(options, std::move(overrides), count, output.err);
+    if (absl::IsCancelled(picked.status())) return StopExitCode(signals.First());
+    ZF_ASSIGN_OR_RETURN(overrides, std::move(picked));
   }
   const absl::StatusOr<v1::Config> loaded = LoadConfig(options.config, overrides, count);
   if (absl::IsCancelled(loaded.status())) return StopExitCode(signals.First());
@@ -177,17 +180,16 @@ absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, Sto
                                                              absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch())));
   }
   std::optional<TraceParts> trace;
-  if (!options.trace.empty()) {
+  if (traced) {
     ZF_RETURN_IF_ERROR(CheckAnother("--trace", options.trace, options.config, "the configuration"));
     ZF_RETURN_IF_ERROR(CheckAnother("--trace", options.trace, options.report, "--report's"));
-    ZF_ASSIGN_OR_RETURN(const StepRange steps, TracedStepsOf(options.trace_steps));
-    if (steps.last > config.steps()) {
+    if (traced->last > config.steps()) {
       return absl::InvalidArgumentError(
           absl::StrCat("--trace-steps: the run has ", config.steps(), " steps, got ", options.trace_steps));
     }
     std::vector<std::string> parts;
     for (int worker = 0; worker < workers; ++worker) parts.push_back(directory->trace_path(worker));
-    ZF_ASSIGN_OR_RETURN(trace, TraceParts::Begin(options.trace, steps.first, steps.last, std::move(parts)));
+    ZF_ASSIGN_OR_RETURN(trace, TraceParts::Begin(options.trace, traced->first, traced->last, std::move(parts)));
   }
   ZF_RETURN_IF_ERROR(CheckRoomForThreads(std::min(kMostThreadsTried, kThreadsPerProcess * (2 + workers))));
   ZF_RETURN_IF_ERROR(MakeRoomForFiles(kFilesPerProcess + kFilesPerPeer * workers));
@@ -208,18 +210,14 @@ absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, Sto
   Progress progress(output.err, Clock::Real(), output.err_terminal);
   progress.Note(absl::StrCat("coordinator at ", fleet->address()));
   RunRecord record;
-  const auto join_trace = [&](bool at_the_end) {
-    const std::string line = trace ? trace->Join(at_the_end) : "";
+  const auto note_trace = [&](const std::string& line) {
     if (!line.empty()) progress.Note(line);
   };
   const absl::StatusOr<int> followed =
       FollowRun({*fleet, signals, progress, report.get(), tensorboard.get(), Clock::Real(), config.restart(),
-                 [&](int64_t step) {
-                   // Every worker has written its part before it does the step after the last.
-                   if (trace && step == trace->last_step() + 1) join_trace(/*at_the_end=*/false);
-                 }},
+                 [&](int64_t step) { note_trace(trace ? trace->StepDone(step) : ""); }},
                 record);
-  join_trace(/*at_the_end=*/true);
+  note_trace(trace ? trace->End() : "");
   ZF_ASSIGN_OR_RETURN(const int exit_code, followed);
   if (report != nullptr) ZF_RETURN_IF_ERROR(report->Finish(kReportSeconds));
   const PlannedMemory planned = PlannedOf(launch);

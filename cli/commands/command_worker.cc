@@ -143,6 +143,8 @@ absl::StatusOr<int> RunWorkerCommand(const WorkerFlags& flags, const Output& out
   StopSignals signals;
   ZF_ASSIGN_OR_RETURN(const services::LogLevel level, services::LogLevelFromFlagOrEnvironment(flags.log_level));
   ZF_ASSIGN_OR_RETURN(const int local_rank, LocalRank(LaunchEnvironment::Current(), flags.local_rank));
+  ZF_ASSIGN_OR_RETURN(const std::optional<StepRange> traced, TracedStepsOf(flags.trace, flags.trace_steps));
+  if (traced) ZF_RETURN_IF_ERROR(Annotate(ReplaceableFile(flags.trace).status(), "--trace"));
   MakeRoomForClients();
   // A missing device is reported before waiting for a coordinator; the device is set up once there is a run for it.
   ZF_ASSIGN_OR_RETURN(const std::string device, device::ResolveDeviceKind(flags.device));
@@ -206,14 +208,16 @@ absl::StatusOr<int> RunWorkerCommand(const WorkerFlags& flags, const Output& out
   if (output.host != nullptr) options.passes = output.host->passes;
   options.lost = [&watchdog](const absl::Status& reason) { watchdog.Arm(reason); };
   std::unique_ptr<trainer::StepTrace> trace;
-  if (!flags.trace.empty()) {
-    ZF_ASSIGN_OR_RETURN(const StepRange steps, TracedStepsOf(flags.trace_steps));
-    trace = std::make_unique<trainer::StepTrace>(trainer::TracedSteps{steps.first, steps.last}, Clock::Real(),
-                                                 [&](const std::string& json) {
-                                                   const absl::Status written = WriteFileAtomically(flags.trace, json);
-                                                   if (!written.ok())
-                                                     logger.Warning(absl::StrCat("--trace: ", written.message()));
-                                                 });
+  if (traced) {
+    trace = std::make_unique<trainer::StepTrace>(
+        trainer::TracedSteps{traced->first, traced->last}, Clock::Real(), [&](const std::string& json) {
+          const absl::StatusOr<std::string> file = ReplaceableFile(flags.trace);
+          const std::string temporary = absl::StrCat(file.ok() ? *file : "", ".tmp");
+          const absl::Status written = file.ok() ? WriteFileAtomically(*file, json, temporary) : file.status();
+          if (written.ok()) return;
+          if (file.ok()) RemoveOne(temporary).IgnoreError();  // checkpoints may need the room
+          logger.Warning(absl::StrCat("--trace: ", written.message()));
+        });
     options.trace = trace.get();
     options.create_device =
         [&trace](const device::DeviceOptions& of) -> absl::StatusOr<std::unique_ptr<device::Device>> {
@@ -236,7 +240,7 @@ std::vector<std::string> GivenArguments(const CLI::App& command) {
   for (const CLI::Option* option : command.get_options()) {
     const std::string name = option->get_name();
     const bool own = name == "--local" || name == "--max-restarts" || name == "--metrics-port" || name == "--threads" ||
-                     name == "--token-file" || name == "--quiet";
+                     name == "--token-file" || name == "--quiet" || name == "--trace";
     if (own || option->count() == 0) continue;
     arguments.push_back(name);
     if (option->get_expected_max() > 0) arguments.push_back(option->as<std::string>());
@@ -268,6 +272,11 @@ absl::StatusOr<int> RunLocal(const WorkerFlags& flags, const std::vector<std::st
     return absl::InvalidArgumentError(absl::StrCat("--metrics-port: must leave a port for each of ", flags.local,
                                                    " workers, up to 65535; got ", flags.metrics_port));
   }
+  ZF_ASSIGN_OR_RETURN(const std::optional<StepRange> traced, TracedStepsOf(flags.trace, flags.trace_steps));
+  const auto trace_of = [&](int number) { return flags.local > 1 ? TraceOfWorker(flags.trace, number) : flags.trace; };
+  for (int number = 0; traced && number < flags.local; ++number) {
+    ZF_RETURN_IF_ERROR(Annotate(ReplaceableFile(trace_of(number)).status(), "--trace"));
+  }
   ZF_RETURN_IF_ERROR(device::ResolveDeviceKind(flags.device).status());
   ZF_ASSIGN_OR_RETURN(const std::string token, ReadToken(flags.token_file));
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<services::OperatorClient> coordinator,
@@ -287,6 +296,7 @@ absl::StatusOr<int> RunLocal(const WorkerFlags& flags, const std::vector<std::st
     if (flags.metrics_port != 0) {
       arguments.insert(arguments.end(), {"--metrics-port", absl::StrCat(flags.metrics_port + number)});
     }
+    if (traced) arguments.insert(arguments.end(), {"--trace", trace_of(number)});
     if (token_file != nullptr) arguments.insert(arguments.end(), {"--token-file", InheritedFile::kPath});
     if (flags.quiet || number > 0) arguments.push_back("--quiet");  // all see the same run
     return arguments;
@@ -357,7 +367,8 @@ void AddWorkerCommand(CLI::App& app, CommandBody& body) {
   command->add_flag("--supervised", flags->supervised,
                     "Something starts another worker in this one's place, such as Kubernetes or systemd: a signal does "
                     "not stop the run; this worker asks for a checkpoint, and leaves alone");
-  AddTraceFlags(*command, "this worker's part of a trace", flags->trace, flags->trace_steps);
+  AddTraceFlags(*command, "this worker's part of a trace (with --local a file each, numbered)", flags->trace,
+                flags->trace_steps);
   AddTokenFlag(*command, flags->token_file);
   AddClientTlsFlags(*command, flags->tls);
   command->footer(

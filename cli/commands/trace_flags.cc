@@ -1,7 +1,10 @@
 // See trace_flags.h.
 #include "cli/commands/trace_flags.h"
 
+#include <filesystem>
+
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 
 namespace zerofleet::cli {
 
@@ -15,9 +18,16 @@ void AddTraceFlags(CLI::App& command, const std::string& what, std::string& file
   of->needs(trace);
 }
 
-absl::StatusOr<StepRange> TracedStepsOf(const std::string& steps) {
+absl::StatusOr<std::optional<StepRange>> TracedStepsOf(const std::string& file, const std::string& steps) {
   constexpr int64_t kMostTracedSteps = 1000;
-  return ParseStepRange("--trace-steps", steps, kMostTracedSteps);
+  if (file.empty() && steps.empty()) return std::nullopt;
+  ZF_ASSIGN_OR_RETURN(const StepRange range, ParseStepRange("--trace-steps", steps, kMostTracedSteps));
+  return range;
+}
+
+std::string TraceOfWorker(const std::string& file, int number) {
+  const std::filesystem::path path(file);
+  return path.parent_path() / absl::StrCat(path.stem().string(), "-", number, path.extension().string());
 }
 
 }  // namespace zerofleet::cli

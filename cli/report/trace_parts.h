@@ -2,41 +2,50 @@
 #ifndef ZEROFLEET_CLI_REPORT_TRACE_PARTS_H_
 #define ZEROFLEET_CLI_REPORT_TRACE_PARTS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "nlohmann/json.hpp"
 
 namespace zerofleet::cli {
+
+// One of them, as text: as the values that it stands for it would take ten times the memory.
+struct TracePart {
+  std::string text;
+  size_t begin = 0, end = 0;  // of the lines of events in it, each but the last with a comma
+  int64_t origin_unix_us = 0, dropped = 0;
+};
 
 class TraceParts {
  public:
   // `file` will hold steps `first` to `last`; workers write `parts`, of which none is left from an earlier run.
-  // InvalidArgument if the file's directory is missing.
+  // InvalidArgument if the file cannot be written, or is none that may be replaced (ReplaceableFile).
   static absl::StatusOr<TraceParts> Begin(std::string file, int64_t first, int64_t last,
                                           std::vector<std::string> parts);
 
-  int64_t last_step() const { return last_; }
-
-  // Takes the parts that have come and writes the file anew if there are any; a line about it for people, or, at the
-  // run's end, that there has been none. Empty if nothing has changed.
-  std::string Join(bool at_the_end);
+  // The run has done a step: after the one behind the last that is traced, the parts that have come are joined. They
+  // are removed then, since they are where checkpoints need the room. A line about it for people; empty if there is
+  // nothing to say.
+  std::string StepDone(int64_t step);
+  // At the run's end: what has come since is joined, too. A line also where there are no parts.
+  std::string End();
 
  private:
   TraceParts(std::string file, int64_t first, int64_t last, std::vector<std::string> parts)
       : file_(std::move(file)), first_(first), last_(last), parts_(std::move(parts)) {}
 
+  std::string Join();
+
   std::string file_;
   int64_t first_, last_;
   std::vector<std::string> parts_;
-  std::map<std::string, nlohmann::ordered_json> taken_;  // by path; the newest of each
+  bool last_done_ = false, written_ = true;  // `file_` has all of `taken_`
+  std::map<std::string, TracePart> taken_;   // by path; the newest of each
 };
-
-// The parts as one document, whose first span begins at 0.
-nlohmann::ordered_json JoinedTrace(const std::map<std::string, nlohmann::ordered_json>& parts);
 
 }  // namespace zerofleet::cli
 

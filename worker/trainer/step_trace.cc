@@ -125,38 +125,43 @@ void StepTrace::Keep(int lane, std::string_view name, double began, double ended
 }
 
 std::string StepTrace::Json() const {
+  constexpr size_t kUsualLineBytes = 160;
   absl::MutexLock lock(&mutex_);
   const double unix_offset = absl::ToDoubleSeconds(clock_.Now() - absl::UnixEpoch()) - clock_.MonotonicSeconds();
-  std::vector<std::string> lines;
   std::set<int> ranks;
   double first = spans_.empty() ? 0 : spans_.front().began;
   for (const Span& span : spans_) {
     ranks.insert(span.rank);
     first = std::min(first, span.began);
   }
+  std::string json =
+      absl::StrCat("{\"displayTimeUnit\":\"ms\",\"otherData\":{\"first_step\":", steps_.first,
+                   ",\"last_step\":", steps_.last, ",\"origin_unix_us\":", std::llround((unix_offset + first) * 1e6),
+                   ",\"dropped\":", dropped_, "},\n\"traceEvents\":[");
+  json.reserve(json.size() + spans_.size() * kUsualLineBytes);
+  const char* separator = "\n";
+  const auto add = [&](const std::string& line) {
+    absl::StrAppend(&json, separator, line);
+    separator = ",\n";
+  };
   for (const int rank : ranks) {
-    lines.push_back(MetadataLine(rank, 0, "process_name", absl::StrCat("\"name\":\"rank ", rank, "\"")));
-    lines.push_back(MetadataLine(rank, 0, "process_sort_index", absl::StrCat("\"sort_index\":", rank)));
+    add(MetadataLine(rank, 0, "process_name", absl::StrCat("\"name\":\"rank ", rank, "\"")));
+    add(MetadataLine(rank, 0, "process_sort_index", absl::StrCat("\"sort_index\":", rank)));
     for (const auto& [title, lane] : lanes_) {
-      lines.push_back(MetadataLine(rank, lane, "thread_name", absl::StrCat("\"name\":", TraceString(title))));
-      lines.push_back(MetadataLine(rank, lane, "thread_sort_index", absl::StrCat("\"sort_index\":", lane)));
+      add(MetadataLine(rank, lane, "thread_name", absl::StrCat("\"name\":", TraceString(title))));
+      add(MetadataLine(rank, lane, "thread_sort_index", absl::StrCat("\"sort_index\":", lane)));
     }
   }
   // Readers cut off what is below a nanosecond, and drop a span that begins before the one before it in its lane ends:
   // a span is written a nanosecond short.
   for (const Span& span : spans_) {
     const int64_t began = Nanoseconds(span.began - first), ended = Nanoseconds(span.ended - first);
-    lines.push_back(absl::StrFormat(R"({"ph":"X","pid":%d,"tid":%d,"ts":%s,"dur":%s,"name":%s,"args":{%s}})", span.rank,
-                                    span.lane, Microseconds(began),
-                                    Microseconds(std::max<int64_t>(ended - began - 1, 0)), TraceString(span.name),
-                                    span.arguments));
+    add(absl::StrFormat(R"({"ph":"X","pid":%d,"tid":%d,"ts":%s,"dur":%s,"name":%s,"args":{%s}})", span.rank, span.lane,
+                        Microseconds(began), Microseconds(std::max<int64_t>(ended - began - 1, 0)),
+                        TraceString(span.name), span.arguments));
   }
-  std::string json =
-      absl::StrCat("{\"displayTimeUnit\":\"ms\",\"otherData\":{\"first_step\":", steps_.first,
-                   ",\"last_step\":", steps_.last, ",\"origin_unix_us\":", std::llround((unix_offset + first) * 1e6),
-                   ",\"dropped\":", dropped_, "},\n\"traceEvents\":[\n");
-  for (size_t i = 0; i < lines.size(); ++i) absl::StrAppend(&json, lines[i], i + 1 < lines.size() ? ",\n" : "\n");
-  return json + "]}\n";
+  json += "\n]}\n";
+  return json;
 }
 
 }  // namespace zerofleet::trainer
