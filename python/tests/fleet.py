@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -57,6 +58,45 @@ def train(folder, settings, *arguments, code=0):
     out, err = process.communicate(timeout=400)
     assert process.returncode == code, f"{out}\n{err}"
     return events(folder) if code == 0 else err.strip().splitlines()[-1]
+
+
+def prepared(folder, settings):
+    """The path of the complete configuration of a run that somebody else starts."""
+    from zerofleet import launch, task
+
+    os.environ.pop(task.VARIABLE, None)
+    try:
+        path = launch.prepare(task.find(settings["model"]["torch"]), json.dumps(settings), "run.yaml", [])
+    finally:
+        os.environ.pop(task.VARIABLE, None)  # whose file is that of this test
+    return path
+
+
+def _process(*arguments, **variables):
+    return subprocess.Popen([sys.executable, "-m", "zerofleet", *map(str, arguments)], env={**environment(), **variables},
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def coordinator(path, folder):
+    """A coordinator by hand, and its address."""
+    process = _process("coordinator", "--config", path, "--listen", "127.0.0.1:0", "--state-dir", folder / "state",
+                       "--report", folder / "report.jsonl")
+    return process, process.stdout.readline().split()[-1]
+
+
+def worker(address, **variables):
+    return _process("worker", "--coordinator", address, "--device", "cpu", "--threads", 1, "--interface", "lo", "--quiet",
+                    **variables)
+
+
+def await_file(path, seconds=200, process=None):
+    """Until a file is there that ends with a line's end; a process that is to write it must not end before."""
+    for _ in range(int(seconds / 0.05)):
+        if path.exists() and path.read_text().endswith("\n"):
+            return
+        assert process is None or process.poll() is None, process.stderr.read()
+        time.sleep(0.05)
+    raise AssertionError(f"{path}: not within {seconds} s")
 
 
 def events(folder):

@@ -3,6 +3,7 @@
 ZF_TORCH_FULL=1 runs every model in every stage, precision and number of workers; without it each of them once.
 """
 
+import json
 import os
 import signal
 import time
@@ -16,6 +17,7 @@ import zerofleet
 from zerofleet.passes import seed_all
 
 FULL = os.environ.get("ZF_TORCH_FULL") == "1"
+FORM_SECONDS = int(os.environ.get("ZF_TEST_FORM_SECONDS", "20"))  # more where three workers start slowly
 MODELS = [*models.ALL, "lora"]
 
 
@@ -89,7 +91,7 @@ def plain_run(name, initial):
     return losses, {n: p.detach() for n, p in trained}
 
 
-@pytest.mark.parametrize("name", [n for n in MODELS if n != "lora"])
+@pytest.mark.parametrize("name", MODELS)
 def test_plain_pytorch_gives_the_same_numbers(name, tmp_path):
     got = fleet.steps(fleet.train(tmp_path, fleet.config(name, tmp_path, reduce={"order": "samples"})))
     losses, values = plain_run(name, tmp_path / "checkpoints" / ".torch" / "step-00000000")
@@ -125,6 +127,81 @@ def test_a_checkpoint_is_read_by_any_number_of_workers(tmp_path):
     same(fleet.weights(tmp_path / "parts"), fleet.weights(tmp_path / "whole"))
 
 
+@pytest.mark.parametrize("name", ["gpt2", "lora"])
+def test_a_run_goes_on_from_a_checkpoint_of_another_directory(name, tmp_path):
+    want = fleet.steps(fleet.train(tmp_path / "whole", fleet.config(name, tmp_path / "whole", checkpoint={
+        "dir": str(tmp_path / "whole" / "checkpoints"), "every_steps": 2})))
+    half = tmp_path / "whole" / "checkpoints" / "step-00000002"
+    again = fleet.train(tmp_path / "other", fleet.config(name, tmp_path / "other"), "--resume", half)
+    assert [e["resumed_from"] for e in again if e["event"] == "start"] == [2]
+    assert fleet.steps(again) == want[2:]
+    same(fleet.weights(tmp_path / "other"), fleet.weights(tmp_path / "whole"))
+
+
+def test_a_checkpoint_of_four_workers_is_read_by_three(tmp_path):
+    def settings(folder, stage, workers, steps):
+        return fleet.config("t5", folder, reduce={"order": "samples"}, steps=steps, batch={"micro_sequences": 1},
+                            parallel={"zero_stage": stage, "workers": workers})
+
+    want = fleet.steps(fleet.train(tmp_path / "whole", settings(tmp_path / "whole", 0, 1, 4)))
+    fleet.train(tmp_path / "parts", settings(tmp_path / "parts", 3, 4, 2))
+    assert len(list((tmp_path / "parts" / "checkpoints" / "step-00000002").glob("rank-*.safetensors"))) == 4
+    again = fleet.train(tmp_path / "parts", settings(tmp_path / "parts", 3, 3, 4))
+    assert [e["world_size"] for e in again if e["event"] == "start"] == [4, 3]
+    assert fleet.steps(again) == want
+    same(fleet.weights(tmp_path / "parts"), fleet.weights(tmp_path / "whole"))
+
+
+def test_a_view_that_shrinks_changes_no_bit(tmp_path):
+    """Processes by hand, so that nobody replaces the worker that is lost."""
+    def settings(folder, workers):
+        return fleet.config("slow", folder, steps=8, reduce={"order": "samples"}, batch={"micro_sequences": 1},
+                            parallel={"zero_stage": 3, "workers": workers},
+                            checkpoint={"dir": str(folder / "checkpoints"), "every_steps": 2},
+                            restart={"min_workers": 2, "form_timeout_seconds": FORM_SECONDS})
+
+    want = fleet.train(tmp_path / "calm", settings(tmp_path / "calm", 2) | {"restart": {}})
+    folder = tmp_path / "shrinks"
+    folder.mkdir()
+    mark = folder / "backward"
+    path = fleet.prepared(folder, settings(folder, 3))
+    coordinator, address = fleet.coordinator(path, folder)
+    workers = [fleet.worker(address, ZF_TEST_MARK=str(mark)) for _ in range(3)]
+    try:
+        fleet.await_file(mark, process=coordinator)
+        os.kill(int(mark.read_text()), signal.SIGKILL)  # in the middle of backward
+        _, err = coordinator.communicate(timeout=300)
+        codes = sorted(worker.wait(timeout=60) for worker in workers)
+    finally:
+        for process in [coordinator, *workers]:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+    assert coordinator.returncode == 0 and codes == [-signal.SIGKILL, 0, 0], err
+    assert "going on with 2 of 3 workers" in err
+    assert fleet.steps(fleet.events(folder)) == fleet.steps(want)
+    same(fleet.weights(folder), fleet.weights(tmp_path / "calm"))
+
+
+def test_epochs_are_of_the_dataset(tmp_path):
+    settings = fleet.config("llama", tmp_path, epochs=1.5)
+    del settings["steps"]
+    settings["evaluate"] = {"every_steps": 0}
+    got = fleet.steps(fleet.train(tmp_path, settings, "--set", "batch.global_sequences=8"))
+    assert len(got) == 8  # of 8 of the 60 samples
+
+
+def test_a_trace_has_every_ranks_steps(tmp_path):
+    trace = tmp_path / "trace.json"
+    fleet.train(tmp_path, fleet.config("llama", tmp_path, parallel={"zero_stage": 3, "workers": 2}), "--trace", trace,
+                "--trace-steps", "2-3")
+    traced = json.loads(trace.read_text())["traceEvents"]
+    names = {e["name"] for e in traced}
+    assert {e["pid"] for e in traced} == {0, 1}
+    assert any("forward" in n for n in names) and any("backward" in n for n in names), sorted(names)
+    assert any("all_gather" in n for n in names), sorted(names)
+
+
 @pytest.mark.parametrize("stage", [1, 3] if FULL else [3])
 def test_a_worker_killed_in_backward_changes_no_bit(stage, tmp_path):
     def settings(folder):
@@ -138,10 +215,7 @@ def test_a_worker_killed_in_backward_changes_no_bit(stage, tmp_path):
     try:
         process = fleet.start(tmp_path / "kill", settings(tmp_path / "kill"))
         # The slow model's backward writes its process's id at the fifth step, and waits there.
-        for _ in range(4000):
-            if mark.exists() and mark.read_text().endswith("\n"):
-                break
-            time.sleep(0.05)
+        fleet.await_file(mark)
         os.kill(int(mark.read_text()), signal.SIGKILL)
         _, err = process.communicate(timeout=400)
     finally:
