@@ -221,7 +221,8 @@ std::string OtherCauseText(const RunSlice& slice, int workers) {
   const v1::Config& config = slice.manifest.config();
   if (coordinator::SumsInSampleOrder(config)) return "";
   const int other = workers == slice.base_workers ? slice.manifest.world_size() : slice.base_workers;
-  if (slice.base_workers != 0 && other != workers) {
+  const bool changed = slice.base_workers != 0 && slice.base_workers != slice.manifest.world_size();
+  if (changed && other != workers) {
     return absl::StrCat("; between steps ", slice.base_step, " and ", slice.manifest.step(), " the run went from ",
                         slice.base_workers, " to ", slice.manifest.world_size(), " workers, so try --workers ", other,
                         " too");

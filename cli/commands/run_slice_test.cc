@@ -137,6 +137,7 @@ TEST(RunSliceTest, ARunMayHaveShrunkForAWhile) {
   const RunSlice slice = FindSlice(run, {13, 14}).value();
   EXPECT_EQ(OtherCauseText(slice, 2),
             "; the run may have had fewer workers for a while (restart.min_workers), so try --workers 1 and more, too");
+  EXPECT_EQ(OtherCauseText(slice, 1), OtherCauseText(slice, 2));
   EXPECT_EQ(SliceConfig(slice, 1, "d")->parallel().workers(), 1);
   EXPECT_FALSE(SliceConfig(slice, 3, "d").ok());
   run[0].manifest.mutable_config()->mutable_restart()->set_min_workers(2);
