@@ -17,6 +17,8 @@ namespace {
 
 bool hangup_ignored_at_start = false;
 
+// No shared library may have this section, and so not the Python package's, which asks Python (python/src/core.cc).
+#if !defined(__PIC__) || defined(__PIE__)
 // The disposition of SIGHUP as this process got it. The constructor of UCX's library takes the signal for its debugger,
 // so this runs before the constructors of libraries, and asks the kernel itself since sanitizers are not ready then
 // either.
@@ -27,6 +29,7 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) void NoteHangup(i
 }
 using Early = void (*)(int, char**, char**);
 __attribute__((section(".preinit_array"), used)) const Early kNoteHangup = &NoteHangup;
+#endif
 
 bool HangupIsIgnored() {
   if (hangup_ignored_at_start) signal(SIGHUP, SIG_IGN);
