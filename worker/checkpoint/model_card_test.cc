@@ -22,7 +22,7 @@ class ModelCardTest : public CheckpointTest {
     *manifest.mutable_config() = SmallConfig();
     manifest.mutable_config()->mutable_optimizer()->set_learning_rate(3e-4);
     manifest.mutable_config()->set_seed(7);
-    for (const char* path : {"/home/ann/books/bible.txt", "a|b<script>.txt"}) {
+    for (const char* path : {"private/ann/bible.txt", "a|b<script>.txt"}) {
       manifest.mutable_data()->mutable_train()->add_files()->set_path(path);
     }
     manifest.mutable_data()->mutable_train()->set_more_files(3);
