@@ -1,7 +1,6 @@
 // `zerofleet train`: one run on this machine, a coordinator and N workers as children of this process.
 #include <signal.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <iterator>
 #include <memory>
@@ -51,10 +50,6 @@ namespace {
 
 constexpr absl::Duration kStartLimit = absl::Seconds(120);
 constexpr double kReportSeconds = 5;  // for the reader of a pipe to take the last lines
-// Roughly the number that gRPC and UCX start in each process.
-constexpr int kThreadsPerProcess = 16, kMostThreadsTried = 256;
-// Seen: 32 of a worker and 20 of a coordinator of 2 workers, before a save.
-constexpr int kFilesPerProcess = 64, kFilesPerPeer = 8;
 
 struct TrainOptions {
   std::string config, device, report, tensorboard, resume = "auto";
@@ -191,8 +186,7 @@ absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, Sto
     for (int worker = 0; worker < workers; ++worker) parts.push_back(directory->trace_path(worker));
     ZF_ASSIGN_OR_RETURN(trace, TraceParts::Begin(options.trace, traced->first, traced->last, std::move(parts)));
   }
-  ZF_RETURN_IF_ERROR(CheckRoomForThreads(std::min(kMostThreadsTried, kThreadsPerProcess * (2 + workers))));
-  ZF_RETURN_IF_ERROR(MakeRoomForFiles(kFilesPerProcess + kFilesPerPeer * workers));
+  ZF_RETURN_IF_ERROR(MakeRoomForFleet(workers));
   output.err << WrapText(*data, output.err_terminal.text_columns(), /*indent=*/2) << "\n";
   output.err << LaunchText(config, launch, output.err_terminal.text_columns()) << std::endl;
   auto guard = std::make_unique<LaunchGuard>(kStartLimit, signals);

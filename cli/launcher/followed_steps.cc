@@ -8,6 +8,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "cli/launcher/launch_guard.h"
 #include "cli/launcher/local_fleet.h"
 #include "cli/launcher/preflight.h"
 #include "cli/launcher/run_watcher.h"
@@ -31,6 +32,7 @@ v1::Config WithoutRecovery(v1::Config config) {
 absl::Status FollowSteps(const StepsToFollow& steps, StopSignals& signals,
                          const std::function<bool(const v1::Event&)>& goes_on,
                          const std::function<absl::Status()>& at_the_end) {
+  ZF_RETURN_IF_ERROR(MakeRoomForFleet(steps.config.parallel().workers()));
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<RunDirectory> run, RunDirectory::Hold(steps.config.checkpoint().dir()));
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<LocalFleet> fleet,
                       LocalFleet::Start({.config = WithoutRecovery(steps.config),

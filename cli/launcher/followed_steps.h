@@ -20,7 +20,7 @@ struct StepsToFollow {
 
 // Calls `goes_on` with every event of the run, in order, until it returns false; `at_the_end`, if any, is then called
 // before the fleet is ended. A lost worker, for which nobody starts another, is an error that names it. Cancelled by a
-// signal.
+// signal, ResourceExhausted where too few threads or files are allowed.
 absl::Status FollowSteps(const StepsToFollow& steps, StopSignals& signals,
                          const std::function<bool(const v1::Event&)>& goes_on,
                          const std::function<absl::Status()>& at_the_end = {});

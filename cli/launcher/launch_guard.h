@@ -20,6 +20,10 @@ absl::Status CheckRoomForThreads(int threads);
 // raised so far.
 absl::Status MakeRoomForFiles(int files);
 
+// Both, for the launcher, the coordinator and as many workers; and ResourceExhausted if a process may have fewer
+// addresses than any takes, since libraries die of that each in its own way.
+absl::Status MakeRoomForFleet(int workers);
+
 // Lets this process open as many files as its hard limit allows, up to 65,536: each client of a server takes one, and
 // the soft limit is 1,024 under many runtimes. What was raised is left to children.
 void MakeRoomForClients();

@@ -3,6 +3,7 @@
 
 #include <sched.h>
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "base/file.h"
 #include "base/spare_file.h"
 #include "base/status.h"
+#include "base/units.h"
 #include "cli/config/config_text.h"
 #include "cli/launcher/stop_signals.h"
 #include "services/security/token.h"
@@ -45,6 +47,15 @@ absl::StatusOr<int64_t> NewestCommittedStep(const v1::Config& config) {
 void AddMetrics(int port, std::vector<std::string>& arguments) {
   if (port == 0) return;
   arguments.insert(arguments.end(), {"--metrics-port", absl::StrCat(port), "--metrics-listen", kLoopback});
+}
+
+// Libraries that may have no more memory end a process by a signal, and say nothing of a limit.
+std::string AddressLimitText(int signal) {
+  rlimit limit;
+  const bool may_be = signal == SIGABRT || signal == SIGSEGV || signal == SIGBUS;
+  if (!may_be || getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "";
+  return absl::StrCat("; a process may take ", HumanBytes(static_cast<int64_t>(limit.rlim_cur)),
+                      " of addresses here, which may be too little (ulimit -v)");
 }
 
 }  // namespace
@@ -286,7 +297,7 @@ absl::Status LocalFleet::Diagnosis(const RunRecord& record, const absl::Status& 
   for (size_t i = 0; i < children_.size() && !(replaces && record.failure); ++i) {
     if (children_[i]->signal() == 0 || children_[i]->killed_by_us()) continue;
     return absl::UnavailableError(absl::StrCat(titles_[i], " was killed by ", SignalName(children_[i]->signal()), step,
-                                               record.CheckpointText(),
+                                               AddressLimitText(children_[i]->signal()), record.CheckpointText(),
                                                options_.keeps_logs ? children_[i]->LogText() : ""));
   }
   if (record.failure) {

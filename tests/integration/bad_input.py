@@ -109,10 +109,23 @@ class BadInput(fleet.FleetTest):
         if os.geteuid() == 0 and subprocess.run([fleet.BINARY, "--version"], preexec_fn=as_a_guest,
                                                 capture_output=True).returncode != 0:
             self.skipTest("SKIPPED: another user cannot run the binary where it is")
-        process = self.start("train", config, preexec_fn=as_a_guest)
-        _, err = process.communicate(timeout=60)
+        # Steps of a fleet are also timed and done again.
+        for command in (("train", config), ("bench", "step", "--steps", 1, "--preset", "gpt2-char")):
+            process = self.start(*command, preexec_fn=as_a_guest)
+            _, err = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, DATA, err[-2000:])
+            self.assertRegex(err, r"^zerofleet: only \d+ threads can be started[^\n]*ulimit -u[^\n]*\n$")
+        self.assert_nothing_left()
+
+    def test_too_few_addresses(self):
+        """Libraries die of it, each in its own way."""
+        def in_little_room():
+            resource.setrlimit(resource.RLIMIT_AS, (800 << 20, 800 << 20))
+
+        process = self.start("train", self.write_config(self.config()), preexec_fn=in_little_room)
+        _, err = process.communicate(timeout=fleet.RUN_SECONDS)
         self.assertEqual(process.returncode, DATA, err[-2000:])
-        self.assertRegex(err, r"^zerofleet: only \d+ threads can be started[^\n]*ulimit -u[^\n]*\n$")
+        self.assertRegex(err, r"^zerofleet: a process may take 800.0 MiB of addresses[^\n]*ulimit -v[^\n]*\n$")
         self.assert_nothing_left()
 
     def processes(self):
