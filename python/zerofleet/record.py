@@ -82,7 +82,8 @@ def loss_of(task, model, batch):
     """The user's loss of a batch, checked."""
     result = task.loss(model, batch)
     if not isinstance(result, tuple) or len(result) != 2:
-        raise Error(f"loss: must return a sum and the weight that it is divided by, got {type(result).__name__}")
+        kind = "Tensor" if isinstance(result, torch.Tensor) else type(result).__name__  # of the look: a FakeTensor
+        raise Error(f"loss: must return a sum and the weight that it is divided by, got {kind}")
     loss, weight = result
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
         raise Error("loss: the sum must be a tensor of one element, which backward() can start from")
