@@ -165,13 +165,14 @@ NB_MODULE(_core, m) {
       "Writes a committed checkpoint at step 0 from the safetensors files in a folder.");
   m.def(
       "sample_order",
-      [](uint64_t seed, int64_t samples, int64_t count) {
+      [](uint64_t seed, int64_t samples, int64_t count, int64_t first) {
         const data::Mixture order(seed, std::vector<int64_t>{samples}, std::vector<int64_t>());
         std::vector<int64_t> numbers;
-        for (int64_t i = 0; i < count; ++i) numbers.push_back(order.Sample(i));
+        for (int64_t i = 0; i < count; ++i) numbers.push_back(order.Sample(first + i));
         return numbers;
       },
-      nb::arg("seed"), nb::arg("samples"), nb::arg("count"), "The samples that a run sees first, in their order.");
+      nb::arg("seed"), nb::arg("samples"), nb::arg("count"), nb::arg("first") = 0,
+      "The samples that a run sees from the position `first` on, in their order.");
   m.def(
       "read_manifest",
       [](const std::string& step_dir) { return DumpJson(ProtoToJson(ValueOf(checkpoint::ReadManifest(step_dir)))); },

@@ -1,5 +1,6 @@
 """Small modules for the tests, each a zerofleet.Task of its own: what `model.torch: models:NAME` names."""
 
+import multiprocessing
 import os
 import time
 
@@ -26,6 +27,20 @@ class Tokens:
         labels = ids.clone()
         labels[: index % 3] = -100  # so that micro-batches differ in weight
         return {"input_ids": ids, "labels": labels}
+
+
+class Noisy(Tokens):
+    """Tokens of which a random one is replaced; ZF_TEST_READERS is a folder where readers that are processes of their own
+    write their ids down."""
+
+    def __getitem__(self, index):
+        folder = os.environ.get("ZF_TEST_READERS")
+        if folder and multiprocessing.parent_process() is not None:
+            open(os.path.join(folder, str(os.getpid())), "w").close()
+        sample = super().__getitem__(index)
+        ids = sample["input_ids"].clone()
+        ids[int(torch.randint(CONTEXT, ()))] = int(torch.randint(VOCAB, ()))
+        return {**sample, "input_ids": ids}
 
 
 class Images:
@@ -115,11 +130,12 @@ class ConvNet(nn.Module):
 class Branches(nn.Module):
     """Blocks of which every micro-batch leaves one out, and which one depends on the data."""
 
-    def __init__(self):
+    def __init__(self, width=16, blocks=4):
         super().__init__()
-        self.embed = nn.Embedding(VOCAB, 16)
-        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 16)) for _ in range(4))
-        self.head = nn.Linear(16, VOCAB)
+        self.embed = nn.Embedding(VOCAB, width)
+        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
+                                    for _ in range(blocks))
+        self.head = nn.Linear(width, VOCAB)
 
     def forward(self, ids):
         x = self.embed(ids)
@@ -130,10 +146,31 @@ class Branches(nn.Module):
         return self.head(x)
 
 
+def build_large():
+    return Branches(128, 12)
+
+
 def branches_loss(model, batch):
     ids = batch["input_ids"]
     logits = model(ids[:, :-1]).float()
     return F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="sum"), ids[:, 1:].numel()
+
+
+class Dropped(nn.Module):
+    """PyTorch's own Transformer layers, with dropout."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(VOCAB, 16)
+        self.layers = nn.ModuleList(nn.TransformerEncoderLayer(16, 2, 32, dropout=0.1, batch_first=True)
+                                    for _ in range(3))
+        self.head = nn.Linear(16, VOCAB)
+
+    def forward(self, ids):
+        x = self.embed(ids)
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(x)
 
 
 class Stop(torch.autograd.Function):
@@ -186,6 +223,9 @@ def build_lora():
 
 
 llama_from_folder = zf.Task(build_llama, Tokens(40), causal_loss, weights=os.environ.get("ZF_TEST_WEIGHTS"))
+dropped = zf.Task(Dropped, Tokens(40), branches_loss)
+noisy = zf.Task(Dropped, Noisy(40), branches_loss)
+noisy_ahead = zf.Task(Dropped, Noisy(40), branches_loss, loader_workers=2)
 slow = zf.Task(Slow, Tokens(40), branches_loss)
 lora_from_folder = zf.Task(build_lora, Tokens(40), causal_loss, weights=os.environ.get("ZF_TEST_WEIGHTS"))
 lora = zf.Task(build_lora, Tokens(40), causal_loss, units=["LlamaDecoderLayer"])
@@ -196,5 +236,6 @@ gpt2 = zf.Task(build_gpt2, Tokens(40), causal_loss)
 t5 = zf.Task(build_t5, Tokens(40), seq2seq_loss, units=["T5Block"])
 cnn = zf.Task(ConvNet, Images(40), class_loss, units=["first", "second", "spare", "last"])
 normed = zf.Task(build_normed, Images(40), class_loss)
+large = zf.Task(build_large, Tokens(40), branches_loss)
 branches = zf.Task(Branches, Tokens(40), branches_loss)
 ALL = ("llama", "llama_checkpointed", "qwen2", "gpt2", "t5", "cnn", "branches")

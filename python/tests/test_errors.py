@@ -63,6 +63,31 @@ CASES = {
             return models.causal_loss(model, batch)
         task = zf.Task(models.build_llama, models.Tokens(40), loss)
         """, "in loss: ValueError: seven is not enough"),
+    "raises_at_a_sample": ("""
+        class Faulty(models.Tokens):
+            def __getitem__(self, i):
+                if i == 7:
+                    raise KeyError("the seventh")
+                return super().__getitem__(i)
+        task = zf.Task(models.Branches, Faulty(40), models.branches_loss)
+        """, "in __getitem__: KeyError: 'the seventh'"),
+    "raises_in_a_loader": ("""
+        class Faulty(models.Tokens):
+            def __getitem__(self, i):
+                if i == 7:
+                    raise KeyError("the seventh")
+                return super().__getitem__(i)
+        task = zf.Task(models.Branches, Faulty(40), models.branches_loss, loader_workers=2)
+        """, "in __getitem__: KeyError: 'the seventh'"),
+    "kills_its_loader": ("""
+        import multiprocessing, os
+        class Faulty(models.Tokens):
+            def __getitem__(self, i):
+                if multiprocessing.parent_process() is not None:
+                    os.kill(os.getpid(), 9)
+                return super().__getitem__(i)
+        task = zf.Task(models.Branches, Faulty(40), models.branches_loss, loader_workers=1)
+        """, "data: a loader process was killed by signal 9, twice over the same samples"),
     "fork": ("""
         import os
         def loss(model, batch):

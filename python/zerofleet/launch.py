@@ -193,7 +193,7 @@ def run(task, text, name, options):
 
 
 def train(build, *, data, loss, config, weights=None, units=None, collate=None, validation=None, decay=None,
-          options=()):
+          loader_workers=0, options=()):
     """Trains a PyTorch module on this machine, with a coordinator and as many workers as the configuration says.
 
     The parts are Task's. ``config`` is the path of a YAML file, or a dict, with the keys of docs/configuration.md but
@@ -207,7 +207,7 @@ def train(build, *, data, loss, config, weights=None, units=None, collate=None, 
         raise Error('zerofleet.train was called while a worker imported the script; call it under if __name__ == '
                     '"__main__":')
     task = Task(build=build, data=data, loss=loss, weights=weights, units=units, collate=collate, validation=validation,
-                decay=decay)
+                decay=decay, loader_workers=loader_workers)
     given = json.loads(os.environ.get(OPTIONS, "[]")) + list(options)
     text, name = _config_text(config)
     named = [("zerofleet.train", f"model.torch={_name_of(build)}")]

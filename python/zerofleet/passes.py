@@ -6,7 +6,6 @@ engine's sums as they arrive. Recovery therefore restores nothing here.
 
 import ctypes
 import json
-import random
 
 import torch
 from torch import nn
@@ -15,7 +14,8 @@ from zerofleet import task as tasks
 from zerofleet.errors import Error
 from zerofleet.hooks import Hooks
 from zerofleet.layout import Modes, build_on_meta, layout_from
-from zerofleet.record import DTYPES, collate_of, loss_of, numbers_of, to_compute_type
+from zerofleet.loaders import Loaders, make_batch, seed_all
+from zerofleet.record import DTYPES, collate_of, loss_of, numbers_of
 
 
 def tensor_at(address, elements, dtype):
@@ -71,20 +71,6 @@ class _Memory:
         return module._parameters[attribute]
 
 
-def seed_all(seed, position):
-    """Random numbers that depend on the run's seed and on the micro-batch's place in it alone."""
-    mixed = (seed * 0x9E3779B97F4A7C15 + position * 0xBF58476D1CE4E5B9 + 0x94D049BB133111EB) % 2**64
-    mixed ^= mixed >> 31
-    torch.manual_seed(mixed % 2**63)
-    random.seed(mixed)
-    try:
-        import numpy
-
-        numpy.random.seed(mixed % 2**32)
-    except ImportError:
-        pass
-
-
 class Passes:
     """What the engine calls (python/src/passes.cc)."""
 
@@ -96,13 +82,16 @@ class Passes:
         config = json.loads(config_json)
         self._seed = config["seed"]
         self._dtype = DTYPES[config["precision"]]
-        self._task = task or tasks.here(config)
+        self._task = task or tasks.open_source(tasks.source_of(config))
         for name, wanted in (("data", config["data"]["samples"]), ("validation", config["data"]["validation_samples"])):
             dataset = getattr(self._task, name)
             length = 0 if dataset is None else tasks.length_of(dataset, name)
             if length != wanted:
                 raise Error(f"{name}: has {length} samples here, and {wanted} where the run was started")
         self._collate = collate_of(self._task)
+        self._loaders = None
+        if task is None and self._task.loader_workers > 0:
+            self._loaders = self._start_loaders(config)
         foreign = config["model"]["foreign"]
         self.model = build_on_meta(self._task.build)
         self._modes = Modes(self.model)
@@ -120,11 +109,22 @@ class Passes:
         return [("PyTorch", torch.__version__), ("PyTorch's instruction set", torch.backends.cpu.get_cpu_capability()),
                 ("PyTorch's threads", str(self._threads))]
 
+    def _start_loaders(self, config):
+        from zerofleet import _core
+
+        count, samples = self._task.loader_workers, config["data"]["samples"]
+        return Loaders(tasks.source_of(config), count, self._seed, self._dtype, config["batch"]["global_sequences"],
+                       lambda position, many: _core.sample_order(self._seed, samples, many, position))
+
     def batch(self, samples, position, dataset=None):
-        """The batch of these samples, with all random numbers set."""
+        """The batch of these samples, with all random numbers set for the pass over it."""
+        if dataset is None and self._loaders is not None:
+            batch = self._loaders.batch(samples, position)
+        else:
+            dataset = self._task.data if dataset is None else dataset
+            batch = make_batch(dataset, self._collate, samples, self._seed, position, self._dtype)
         seed_all(self._seed, position)
-        dataset = self._task.data if dataset is None else dataset
-        return to_compute_type(self._collate([dataset[i] for i in samples]), self._dtype)
+        return batch
 
     def begin(self, units):
         """A training pass begins, over these units of the engine's."""

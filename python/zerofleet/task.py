@@ -12,7 +12,7 @@ from typing import Any, Callable, Optional, Sequence
 from zerofleet.errors import Error
 
 VARIABLE = "ZEROFLEET_TASK"  # the file that the launcher has written for its workers
-_PARTS = ("build", "data", "loss", "collate", "validation")  # what a worker needs
+_PARTS = ("build", "data", "loss", "collate", "validation", "loader_workers")  # what a worker needs
 
 
 @dataclass
@@ -28,6 +28,7 @@ class Task:
     units:      classes or names of modules (``*`` matches) that are gathered and released together; None: the members of
                 the module's largest ``ModuleList``s.
     decay:      ``decay(name, parameter)``: whether weight decay applies; by default to parameters of 2 or more dimensions.
+    loader_workers: processes of each worker that read samples ahead of it; 0: it reads them itself, between passes.
     """
 
     build: Callable[[], Any]
@@ -38,6 +39,7 @@ class Task:
     weights: Optional[str] = None
     units: Optional[Sequence[str]] = None
     decay: Optional[Callable[[str, Any], bool]] = None
+    loader_workers: int = 0
 
     def check(self):
         """Raises Error unless every part is of the right kind."""
@@ -50,6 +52,8 @@ class Task:
         length_of(self.data, "data")
         if self.validation is not None:
             length_of(self.validation, "validation")
+        if not isinstance(self.loader_workers, int) or self.loader_workers < 0:
+            raise Error(f"loader_workers: must be a number of processes from 0, got {self.loader_workers!r}")
         if isinstance(self.units, str):
             raise Error(f'units: must be a list of names, such as ["{self.units}"], got a string')
 
@@ -140,7 +144,7 @@ def find(name):
     value = getattr(module, attribute)
     if isinstance(value, Task):
         return value
-    fields = ("data", "loss", "collate", "validation", "weights", "units", "decay")
+    fields = ("data", "loss", "collate", "validation", "weights", "units", "decay", "loader_workers")
     parts = {field: getattr(module, field) for field in fields if hasattr(module, field)}
     for needed in ("data", "loss"):
         if needed not in parts:
@@ -149,7 +153,13 @@ def find(name):
     return Task(build=value, **parts)
 
 
-def here(config):
-    """The task of this worker: the launcher's, or the one that the configuration names."""
+def source_of(config):
+    """Where this worker's task is from: what ``open_source`` takes, here or in another process."""
     path = os.environ.get(VARIABLE)
-    return read(path) if path else find(config["model"]["torch"])
+    return ("file", path) if path else ("name", config["model"]["torch"])
+
+
+def open_source(source):
+    """The launcher's task, or the one that the configuration names."""
+    kind, value = source
+    return read(value) if kind == "file" else find(value)

@@ -186,7 +186,8 @@ class Trainer(transformers.Trainer):
         options = ["--resume", "none"] if resume_from_checkpoint is False else []
         zerofleet.train(build, data=self._columns(self.train_dataset), loss=loss_of, validation=validation,
                         collate=self._get_collator_with_removed_columns(self.data_collator, description="training"),
-                        weights=weights, decay=lambda name, parameter: name in decayed, config=config, options=options)
+                        weights=weights, decay=lambda name, parameter: name in decayed, config=config,
+                        loader_workers=self.args.dataloader_num_workers, options=options)
         zerofleet.load(folder, self.model)
         return self._output(folder)
 

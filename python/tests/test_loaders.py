@@ -1,0 +1,60 @@
+"""Processes that read ahead, without a fleet: what they are asked for, and what comes of losing one."""
+
+import os
+import signal
+
+import pytest
+import torch
+
+import models
+from zerofleet import _core
+from zerofleet.errors import Error
+from zerofleet.loaders import Loaders, make_batch
+
+SEED, MICRO, PER_STEP = 7, 2, 12
+
+
+def order(position, count):
+    return _core.sample_order(SEED, 40, count, position)
+
+
+@pytest.fixture
+def loaders():
+    made = Loaders(("name", "models:noisy"), 2, SEED, torch.float32, PER_STEP, order)
+    yield made
+    for loader in made._loaders:
+        loader.process.kill()
+
+
+def expected(position):
+    return make_batch(models.noisy.data, torch.utils.data.default_collate, order(position, MICRO), SEED, position,
+                      torch.float32)
+
+
+def check(loaders, position):
+    batch, want = loaders.batch(order(position, MICRO), position), expected(position)
+    assert batch.keys() == want.keys() and all(torch.equal(batch[name], want[name]) for name in want)
+
+
+def test_what_comes_next_is_read_ahead(loaders):
+    """Rank 0 of two in the order of ranks: the first six positions of every step of twelve; then a step again."""
+    for position in (0, 2, 4, 12, 14, 16, 24, 12, 14, 16, 24):
+        check(loaders, position)
+    assert {position for position, _ in loaders._wanted} == {24, 26, 28, 36}
+    asked = {position for loader in loaders._loaders for position, _ in loader.asked}
+    assert asked | {position for position, _ in loaders._ready} >= {26, 28, 36}
+
+
+def test_a_process_that_is_lost_is_replaced(loaders):
+    check(loaders, 0)
+    for loader in list(loaders._loaders):
+        os.kill(loader.process.pid, signal.SIGKILL)
+    for position in (2, 4, 12):
+        check(loaders, position)
+
+
+def test_an_error_comes_with_the_batch_that_it_is_of(loaders):
+    check(loaders, 0)
+    with pytest.raises(Error, match="IndexError"):
+        loaders.batch([1000, 1001], 50)
+    check(loaders, 2)
