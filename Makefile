@@ -7,7 +7,7 @@ BUILD := build
 # Compilers of a gRPC client take about 1 GiB each; one job per core suits machines with 2 GiB per core.
 JOBS ?= $(shell nproc)
 
-.PHONY: all setup build demo check test test-torch test-kubernetes test-alerts gpu-rehearsal mutants chaos chaos-kill-points bench image lint docs format clean help
+.PHONY: all setup build demo check test test-torch wheel test-kubernetes test-alerts gpu-rehearsal mutants chaos chaos-kill-points bench image lint docs format clean help
 
 all: build
 
@@ -37,6 +37,11 @@ TORCH := $(BUILD)/torch
 test-torch: ## tests the Python package with PyTorch, which it installs from PyPI into build/torch: some gigabytes, 20 minutes
 	@scripts/setup.sh build
 	@python/test.sh $(TORCH) $(JOBS)
+
+WHEEL_TOOLS := $(BUILD)/wheel-tools
+wheel: ## builds the Python package as a wheel that carries its libraries, in build/wheel
+	@scripts/setup.sh build
+	@python/wheel.sh $(WHEEL_TOOLS) $(JOBS) $(BUILD)/wheel
 
 test-kubernetes: ## validates the chart, installs it into a real API server, trains on two nodes; 45 minutes the first time
 	@scripts/setup.sh build kubernetes
