@@ -14,7 +14,7 @@ import torch
 import fleet
 import models
 import zerofleet
-from zerofleet.passes import seed_all
+from zerofleet.loaders import seed_all
 
 FULL = os.environ.get("ZF_TORCH_FULL") == "1"
 FORM_SECONDS = int(os.environ.get("ZF_TEST_FORM_SECONDS", "20"))  # more where three workers start slowly
@@ -324,3 +324,58 @@ def test_offload_changes_no_bit(tmp_path):
                          offload={"optimizer": "cpu", "parameters": "cpu"})
     assert fleet.steps(fleet.train(tmp_path / "b", moved)) == want
     same(fleet.weights(tmp_path / "b"), fleet.weights(tmp_path / "a"))
+
+
+def test_offload_trains_what_the_device_has_no_room_for(tmp_path):
+    """Half the memory that a run without offload takes: it is refused, and one with offload gives the same bits."""
+    parallel = {"zero_stage": 3, "workers": 2}
+    want = fleet.train(tmp_path / "a", fleet.config("large", tmp_path / "a", parallel=parallel))
+    offload = {"optimizer": "cpu", "parameters": "cpu"}
+    device = want[-1]["ranks"][0]["reserved_bytes"]["device"]
+    limit = {"device_limit": f"{device // 2048}KiB"}
+    states = 16 * sum(v.numel() for v in fleet.weights(tmp_path / "a").values()) // 2
+    refused = fleet.train(tmp_path / "b", fleet.config("large", tmp_path / "b", parallel=parallel, memory=limit), code=2)
+    assert "memory.device_limit" in refused, refused
+    got = fleet.train(tmp_path / "c", fleet.config("large", tmp_path / "c", parallel=parallel, memory=limit,
+                                                   offload=offload))
+    assert got[-1]["ranks"][0]["reserved_bytes"]["device"] <= device // 2 < states
+    assert fleet.steps(got) == fleet.steps(want)
+    same(fleet.weights(tmp_path / "c"), fleet.weights(tmp_path / "a"))
+
+
+def test_processes_that_read_ahead_change_no_bit(tmp_path):
+    """Samples with random numbers of their own, read by the worker itself and by its loader processes."""
+    want = fleet.steps(fleet.train(tmp_path / "a", fleet.config("noisy", tmp_path / "a")))
+    readers = tmp_path / "readers"
+    readers.mkdir()
+    os.environ["ZF_TEST_READERS"] = str(readers)
+    try:
+        got = fleet.train(tmp_path / "b", fleet.config("noisy_ahead", tmp_path / "b"))
+    finally:
+        del os.environ["ZF_TEST_READERS"]
+    assert fleet.steps(got) == want
+    same(fleet.weights(tmp_path / "b"), fleet.weights(tmp_path / "a"))
+    pids = [int(entry.name) for entry in readers.iterdir()]
+    assert len(pids) == 4, pids  # two of each worker, and no worker
+    assert not [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
+
+
+def test_a_fleet_is_started_by_hand(tmp_path):
+    """`prepare` on one machine, and processes wherever they are."""
+    settings = fleet.config("dropped", tmp_path)
+    (tmp_path / "run.yaml").write_text(json.dumps(settings))
+    done = fleet.command("prepare", tmp_path / "run.yaml")
+    assert done.returncode == 0, done.stderr
+    coordinator, address = fleet.coordinator(done.stdout.strip(), tmp_path)
+    workers = [fleet.worker(address) for _ in range(2)]
+    try:
+        _, err = coordinator.communicate(timeout=300)
+        codes = [worker.wait(timeout=60) for worker in workers]
+    finally:
+        for process in [coordinator, *workers]:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+    assert coordinator.returncode == 0 and codes == [0, 0], err
+    want = fleet.steps(fleet.train(tmp_path / "launched", fleet.config("dropped", tmp_path / "launched")))
+    assert fleet.steps(fleet.events(tmp_path)) == want

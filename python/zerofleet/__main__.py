@@ -1,10 +1,23 @@
 """`python -m zerofleet`: the command line, with workers and launchers that know PyTorch."""
 
+import json
 import os
 import sys
 
 from zerofleet.errors import Error, forbid_fork
 from zerofleet.launch import _config_text, _option, fail_in_one_line, run, split_options, threads_of, words
+
+
+# PyTorch has malloc allocate every tensor of the CPU, and glibc maps large ones anew each time, whose pages the kernel then
+# clears: a quarter of a training step. A worker keeps its memory instead, in huge pages.
+_ALLOCATOR = "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1099511627776:glibc.malloc.hugetlb=1"
+
+
+def _keep_memory():
+    """Starts this worker's process anew with glibc told so, unless the user has told glibc something."""
+    if "GLIBC_TUNABLES" not in os.environ and hasattr(sys, "orig_argv"):  # Python 3.10
+        os.environ["GLIBC_TUNABLES"] = _ALLOCATOR
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def _worker(arguments):
@@ -32,8 +45,6 @@ def _split_path(arguments):
 
 
 def _train(arguments):
-    import json
-
     from zerofleet import _core, task
 
     path, given = _split_path(arguments[1:])
@@ -45,6 +56,23 @@ def _train(arguments):
     if not config["model"]["torch"] or config["model"]["foreign"]:
         return _core.main(arguments, words(), None)
     return run(task.find(config["model"]["torch"]), text, name, given)
+
+
+def _prepare(arguments):
+    """`prepare CONFIG [--set KEY=VALUE]...`: what a coordinator and workers that somebody else starts need."""
+    from zerofleet import launch, task
+
+    path, given = _split_path(arguments[1:])
+    overrides, rest = split_options(given)
+    if path is None or rest:
+        raise Error("prepare: needs a configuration, and takes --set, --workers and --device; got "
+                    f"{' '.join(arguments[1:]) or 'nothing'}")
+    text, name = _config_text(path)
+    config = json.loads(launch._core().parse_config(text, name, overrides))
+    if not config["model"]["torch"]:
+        raise Error(f"prepare: {path} has no model.torch; a built-in model's configuration goes to the coordinator as it is")
+    print(os.path.abspath(launch.prepare(task.find(config["model"]["torch"]), text, name, overrides, ship=False)))
+    return 0
 
 
 def _script(arguments):
@@ -92,6 +120,10 @@ def main():
     os.environ.setdefault("ZEROFLEET_PYTHON", sys.executable)
     if arguments[:1] == ["config"]:
         return fail_in_one_line(lambda: _config(arguments))
+    if arguments[:1] == ["prepare"]:
+        return fail_in_one_line(lambda: _prepare(arguments))
+    if arguments[:1] == ["worker"] or (arguments[:1] == ["script"] and "worker" in arguments):
+        _keep_memory()
     if arguments[:1] == ["worker"]:
         return _worker(arguments)
     if arguments[:1] == ["script"]:
