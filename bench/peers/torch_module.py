@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """One fine-tuning of a transformers Llama by Zerofleet (as a PyTorch module, and as a built-in family), DDP and FSDP2.
 
-    torch_module.py --workers 2 --steps 5
+    torch_module.py --workers 2 --steps 5 [--model FOLDER --text book.txt]
 
 Needs the package zerofleet, PyTorch and transformers. Every one of them sees the same weights, samples and schedule, in
-fp32 on the CPU. Printed for each: the losses' largest distance from DDP's, tokens a second (the median step but the first,
-all workers together) and the largest peak memory of a worker's process. The shape is SmolLM2-135M's unless said otherwise,
-the weights are random, the text is what --text names. FSDP2 begins on meta and loads its shards, as it is meant to.
+fp32 on the CPU. Printed for each: the losses' largest distance from the first's, tokens a second (the median step but the first,
+all workers together) and the largest peak memory of a worker's process. --model is a folder of transformers' with a Llama and
+its tokenizer, such as a real SmolLM2-135M (examples/finetune); without it the shape is that, the weights are random, and the
+text is taken by bytes. FSDP2 begins on meta and loads its shards, as it is meant to.
 """
 import argparse
 import json
@@ -151,7 +152,7 @@ def run_zerofleet(name, settings, options, folder):
         "optimizer": {"learning_rate": options.learning_rate, "beta1": 0.9, "beta2": 0.95, "weight_decay": 0.1,
                       "grad_clip": 1.0},
         "schedule": {"decay": "constant", "warmup_steps": 0}, "evaluate": {"every_steps": 0},
-        "checkpoint": {"dir": f"run-{name}"}, **settings}
+        "checkpoint": {"dir": f"run-{name}", "snapshot": "stream"}, **settings}  # the peers save nothing
     path = os.path.join(folder, f"{name}.json")
     with open(path, "w", encoding="utf-8") as file:
         json.dump(config, file)
@@ -170,7 +171,13 @@ def run_zerofleet(name, settings, options, folder):
             "peak": max(r["rss_peak_bytes"] for r in ranks)}
 
 
-def prepare(options, folder):
+def command_line(folder, *arguments):
+    done = subprocess.run([sys.executable, "-m", "zerofleet", *arguments], cwd=folder, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(done.stderr)
+
+
+def random_model(options, folder):
     import numpy
     import transformers
 
@@ -183,10 +190,15 @@ def prepare(options, folder):
     with open(options.text, "rb") as file:
         text = numpy.frombuffer(file.read(1 << 20), dtype=numpy.uint8)
     text.astype(numpy.uint16).tofile(os.path.join(folder, "tokens.bin"))
-    imported = subprocess.run([sys.executable, "-m", "zerofleet", "checkpoint", "import", "model", "start/step-00000000"],
-                              cwd=folder, capture_output=True, text=True)
-    if imported.returncode != 0:
-        raise SystemExit(imported.stderr)
+
+
+def prepare(options, folder):
+    if options.model:
+        os.symlink(os.path.abspath(options.model), os.path.join(folder, "model"))
+        command_line(folder, "tokenize", "--tokenizer", "model", "--output", "tokens.bin", options.text)
+    else:
+        random_model(options, folder)
+    command_line(folder, "checkpoint", "import", "model", "start/step-00000000")
 
 
 def main():
@@ -204,8 +216,10 @@ def main():
     parser.add_argument("--vocab", type=int, default=49152)
     parser.add_argument("--learning-rate", type=float, default=1e-4)
     parser.add_argument("--stages", type=int, nargs="+", default=[2, 3])
-    parser.add_argument("--no-family", action="store_true", help="leave the built-in family out")
-    parser.add_argument("--text", default=__file__, help="a text to train on, by bytes")
+    parser.add_argument("--only", nargs="+", default=["ddp", "fsdp2", "module", "family"],
+                        choices=["ddp", "fsdp2", "module", "family"])
+    parser.add_argument("--model", help="a folder of transformers', in place of a model of random weights")
+    parser.add_argument("--text", default=__file__, help="a text to train on")
     options = parser.parse_args()
     options.given = sys.argv[1:]
     if options.kind == "module":
@@ -219,20 +233,22 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         prepare(options, folder)
         for kind in ("ddp", "fsdp2"):
-            found[kind] = run_peer(kind, options, folder)
+            if kind in options.only:
+                found[kind] = run_peer(kind, options, folder)
         for stage in options.stages:
             parallel = {"zero_stage": stage, "workers": options.workers}
-            found[f"module, stage {stage}"] = run_zerofleet(f"module{stage}", {"parallel": parallel}, options, folder)
-            if options.no_family:
-                continue
-            found[f"built in, stage {stage}"] = run_zerofleet(
-                f"family{stage}", {"model": {"context": options.context}, "init_from": "start/step-00000000",
-                                   "data": {"train": ["tokens.bin"], "format": "tokens_u16"}, "parallel": parallel},
-                options, folder)
+            if "module" in options.only:
+                found[f"module, stage {stage}"] = run_zerofleet(f"module{stage}", {"parallel": parallel}, options, folder)
+            if "family" in options.only:
+                found[f"built in, stage {stage}"] = run_zerofleet(
+                    f"family{stage}", {"model": {"context": options.context}, "init_from": "start/step-00000000",
+                                       "data": {"train": ["tokens.bin"], "format": "tokens_u16"}, "parallel": parallel},
+                    options, folder)
     tokens = options.batch * options.context
+    first = next(iter(found.values()))
     print(f"{'':20} {'loss apart':>10} {'tokens/s':>10} {'peak MiB':>10}")
     for name, one in found.items():
-        apart = max(abs(a - b) for a, b in zip(one["losses"], found["ddp"]["losses"]))
+        apart = max(abs(a - b) for a, b in zip(one["losses"], first["losses"]))
         rate = tokens / statistics.median(one["seconds"][1:] or one["seconds"])
         print(f"{name:20} {apart:10.1e} {rate:10.1f} {one['peak'] / 2**20:10.0f}")
 
