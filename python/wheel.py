@@ -1,16 +1,17 @@
-"""Puts UCX's transports into a wheel, or says which platform this machine's wheels are for; see wheel.sh."""
+"""Puts UCX's transports into a wheel (--link: a repaired one), or says which platform this machine's wheels are for; see wheel.sh."""
 
 import os
 import platform
 import re
 import subprocess
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 
 
 def libucs():
-    """The library of UCX that looks for transports, which stand in ucx/ beside it."""
+    """The library of UCX that looks for transports."""
     listed = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=True).stdout
     found = re.search(r"libucs\.so\.0 .*=> (\S+)", listed)
     if not found:
@@ -22,12 +23,38 @@ def add_transports(wheel):
     with zipfile.ZipFile(wheel, "a", zipfile.ZIP_DEFLATED) as archive:
         for module in sorted((libucs().parent / "ucx").glob("libuc*_*.so.0")):
             if "rdmacm" not in module.name:  # as the executable's bundle, cmake/Bundle.cmake
-                archive.write(os.path.realpath(module), f"zerofleet.libs/ucx/{module.name}")
+                file = Path(os.path.realpath(module))  # named as auditwheel names libucs: by the file, not its link
+                archive.write(file, f"zerofleet/ucx/{file.name}")
+
+
+def link_transports(wheel):
+    """Has the transports in a repaired wheel find its libraries, which auditwheel does for Python's extensions alone. RDMA's
+    own libraries, as a driver's, stay the machine's."""
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([sys.executable, "-m", "wheel", "unpack", "-d", folder, wheel], check=True, stdout=subprocess.DEVNULL)
+        root = next(Path(folder).iterdir())
+        carried = {re.sub(r"-[0-9a-f]{8}", "", file.name): file.name for file in (root / "zerofleet.libs").iterdir()}
+        for module in (root / "zerofleet/ucx").iterdir():
+            change = ["--force-rpath", "--set-rpath", "$ORIGIN/../../zerofleet.libs"]
+            for needed in patchelf("--print-needed", module).split():
+                for name, file in carried.items():
+                    if name == needed or name.startswith(f"{needed}."):
+                        change += ["--replace-needed", needed, file]
+            patchelf(*change, module)
+        os.remove(wheel)
+        subprocess.run([sys.executable, "-m", "wheel", "pack", "-d", os.path.dirname(wheel), root], check=True,
+                       stdout=subprocess.DEVNULL)
+
+
+def patchelf(*arguments):
+    return subprocess.run(["patchelf", *map(str, arguments)], capture_output=True, text=True, check=True).stdout
 
 
 def main():
     if sys.argv[1:] == ["--platform"]:
         print(f"manylinux_{platform.libc_ver()[1].replace('.', '_')}_{platform.machine()}")
+    elif sys.argv[1] == "--link":
+        link_transports(sys.argv[2])
     else:
         add_transports(sys.argv[1])
 

@@ -4,7 +4,14 @@
 checkpoint without a fleet. PyTorch is imported when a module is looked at or run, not before.
 """
 
+import os as _os
+
 from zerofleet.errors import Error
+
+# UCX opens its transports by itself: those of a wheel (python/wheel.sh), where this is one.
+_transports = _os.path.join(_os.path.dirname(_os.path.abspath(__file__)), "ucx")
+if _os.path.isdir(_transports):
+    _os.environ.setdefault("UCX_MODULE_DIR", _transports)
 
 __version__ = "0.2.0"
 __all__ = ["Checkpoint", "Error", "Task", "load", "steps", "train"]
