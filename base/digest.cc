@@ -20,6 +20,10 @@ struct StreamingDigest::State {
 
 std::string Digest128(std::string_view text) { return Spell(XXH3_128bits(text.data(), text.size())); }
 
+bool IsDigest(std::string_view text) {
+  return text.size() == kDigestDigits && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
 StreamingDigest::StreamingDigest() : state_(std::make_unique<State>()) {
   ZF_CHECK(state_->xxh != nullptr);
   XXH3_128bits_reset(state_->xxh);

@@ -11,8 +11,10 @@
 
 namespace zerofleet {
 
-// 32 hexadecimal digits.
+// A digest is spelt as 32 lower-case hexadecimal digits.
+inline constexpr size_t kDigestDigits = 32;
 std::string Digest128(std::string_view text);
+bool IsDigest(std::string_view text);
 
 // A digest as numbers; two that were made of equal bytes are equal.
 struct DigestBits {

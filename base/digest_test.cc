@@ -8,6 +8,15 @@ namespace {
 
 TEST(Digest, EmptyInputHasThePublishedValue) { EXPECT_EQ(Digest128(""), "99aa06d3014798d86001c324468d497f"); }
 
+TEST(Digest, ItsSpellingIsKnown) {
+  const std::string digest = Digest128("text");
+  EXPECT_TRUE(IsDigest(digest));
+  for (const std::string& other :
+       {std::string(), digest.substr(1), digest + "0", 'A' + digest.substr(1), ' ' + digest.substr(1)}) {
+    EXPECT_FALSE(IsDigest(other)) << other;
+  }
+}
+
 TEST(Digest, PiecesDoNotMatter) {
   std::string text(100000, 'x');
   text[77777] = 'y';

@@ -20,7 +20,6 @@ namespace {
 
 constexpr int64_t kMaxManifestBytes = int64_t{64} << 20;
 
-constexpr size_t kDigestDigits = 32;
 constexpr char kVersionKey[] = "format_version", kDigestKey[] = "manifest_xxh3_128", kTeamKey[] = "team";
 
 // What a text of this version, 2 or later, begins with, up to the digits of its digest. DumpJson prints it so; a reader

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/digest.h"
 #include "base/status.h"
 #include "coordinator/partition.h"
 #include "coordinator/placement.h"
@@ -31,7 +32,6 @@ constexpr int64_t kBillion = 1'000'000'000;
 constexpr int64_t kMaxSteps = 1000 * kBillion;
 constexpr int64_t kMaxSamples = 4 * kBillion * kBillion;  // with another run's on top they still fit 64 bits
 constexpr uint64_t kMaxGeneration = INT64_MAX;            // the next one must fit, and signed readers exist
-constexpr size_t kHexDigits = 32;
 
 absl::Status Wrong(const std::string& where, const std::string& what) {
   return absl::DataLossError(absl::StrCat(where, ": ", what));
@@ -210,10 +210,6 @@ absl::Status CheckTensorsOfModel(const v1::CheckpointManifest& manifest, const m
         absl::StrCat("'", entry.name(), "' is not what config.model has there, '", tensor.name, "' and its shape"));
   }
   return absl::OkStatus();
-}
-
-bool IsDigest(const std::string& text) {
-  return text.size() == kHexDigits && text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
 absl::Status CheckDataFiles(const v1::DataFiles& files, const std::string& where) {

@@ -11,12 +11,6 @@
 namespace zerofleet::checkpoint {
 namespace {
 
-constexpr size_t kDigestDigits = 32;
-
-bool IsDigest(std::string_view text) {
-  return text.size() == kDigestDigits && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
-}
-
 bool SameNumbers(const v1::StepNumbers& a, const v1::StepNumbers& b) {
   return a.loss_bits() == b.loss_bits() && a.grad_norm_bits() == b.grad_norm_bits();
 }

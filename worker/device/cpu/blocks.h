@@ -10,6 +10,9 @@ namespace zerofleet::device {
 
 inline constexpr int64_t kElementBlock = 16384;
 
+// What parts of an op's scratch memory are aligned to: a cache line, and the widest vector.
+inline constexpr int64_t kAlignBytes = 64;
+
 // Rows of `columns` elements that make up about one element block.
 inline int64_t RowBlock(int64_t columns) { return std::max<int64_t>(1, kElementBlock / columns); }
 

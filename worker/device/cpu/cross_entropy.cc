@@ -16,7 +16,6 @@ namespace zerofleet::device {
 namespace {
 
 constexpr int64_t kLogitsBytes = int64_t{32} << 20;
-constexpr int64_t kAlignBytes = 64;
 
 // How the scratch is cut: losses (M doubles), logits (rows,V) fp32, rounded dlogits (rows,V) bf16 or nothing.
 struct Plan {

@@ -17,8 +17,6 @@
 namespace zerofleet::device {
 namespace {
 
-constexpr int64_t kAlignBytes = 64;
-
 bool Has(const VocabularyPart& part, int64_t token) { return token >= part.first && token < part.first + part.rows; }
 
 bool RoundsGradients(DType dtype) { return dtype == DType::kBF16 && HasBF16Instructions(); }
