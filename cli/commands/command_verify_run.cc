@@ -97,7 +97,7 @@ absl::Status CheckDataOf(const RunSlice& slice, const v1::Config& config) {
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<trainer::DataFeed> feed, trainer::DataFeed::Open(config));
   const std::string change = feed->ChangesSince(slice.manifest.data()).training.text;
   if (change.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat("the data are not those of ", slice.receipt, ": ", change));
+  return absl::DataLossError(absl::StrCat("the data are not those of ", slice.receipt, ": ", change));
 }
 
 absl::StatusOr<int> RunVerifyRun(const VerifyRunFlags& flags, const Output& output) {
