@@ -231,13 +231,20 @@ std::vector<std::string> LocalFleet::ReplaceUnknownWorkers(double now) {
     const int64_t pid = children_[i]->pid();
     const int code = children_[i]->exit_code();
     const bool may_be_replaced = children_[i]->signal() != 0 || code == kFleetLostExitCode;
-    if (!children_[i]->HasEnded() || !may_be_replaced || starts_.contains(i) ||
+    if (!children_[i]->HasEnded() || !may_be_replaced || starts_.contains(i) || given_up_.contains(i) ||
         now - ended_.emplace(pid, now).first->second < kNoticeSeconds) {
       continue;
     }
-    if (unknown_replaced_ >= options_.config.restart().max_per_rank()) continue;
-    ++unknown_replaced_;
     const std::string title = titles_[i];
+    const int64_t most = options_.config.restart().max_per_rank();
+    if (most == 0) continue;
+    if (unknown_replaced_ >= most) {
+      given_up_.insert(i);
+      lines.push_back(absl::StrCat(title, " ended before it had joined; no other is started: restart.max_per_rank, ",
+                                   most, ", is spent"));
+      continue;
+    }
+    ++unknown_replaced_;
     const absl::Status replaced = ReplaceWorker(pid, now);
     lines.push_back(
         absl::StrCat(title, " ended before it had joined; ",
@@ -254,7 +261,7 @@ bool LocalFleet::Reap() {
 
 bool LocalFleet::Any(const std::function<bool(const ChildProcess&)>& is) const {
   for (size_t i = 0; i < children_.size(); ++i) {
-    if (!starts_.contains(i) && is(*children_[i])) return true;
+    if (!starts_.contains(i) && !given_up_.contains(i) && is(*children_[i])) return true;
   }
   return false;
 }

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -61,7 +62,8 @@ class LocalFleet {
   std::string TakeLogNote();
 
   // Replaces the workers that have ended before the coordinator knew them, and so are not lost to it, a while after
-  // their end; as often as restart.max_per_rank allows. The lines say which, for a person.
+  // their end; as often as restart.max_per_rank allows, and then no more: whether the run goes on without them is for
+  // the coordinator to say. The lines say which, for a person.
   std::vector<std::string> ReplaceUnknownWorkers(double now);
 
   bool CoordinatorRuns() const;
@@ -96,7 +98,7 @@ class LocalFleet {
   absl::Status StartCoordinator();
   absl::StatusOr<std::unique_ptr<ChildProcess>> StartWorker(int number);
   absl::Status StartAgain(size_t child, double now);
-  // Whether `is` holds for any child that is not about to be started again.
+  // Whether `is` holds for any child that is not about to be started again, and not given up.
   bool Any(const std::function<bool(const ChildProcess&)>& is) const;
   absl::Status EarlyEnd(const absl::Status& status);
 
@@ -106,6 +108,7 @@ class LocalFleet {
   std::vector<std::string> titles_;                      // of each, with its rank once known
   std::map<int64_t, double> ended_;                      // workers that have failed, by process id: when that was seen
   int unknown_replaced_ = 0;
+  std::set<size_t> given_up_;            // by child: nobody takes their places; the coordinator knows who is missing
   std::map<size_t, StartRetry> starts_;  // by child: those that have ended, and could not be started again yet
   std::string log_note_;                 // that was told last
   std::string address_;

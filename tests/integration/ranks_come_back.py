@@ -261,6 +261,21 @@ class RanksComeBack(fleet.FleetTest):
             worker.communicate()  # closes its pipes
         self.assert_nothing_left()
 
+    def test_workers_that_never_join_are_given_up(self):
+        """For want of a stack every replacement dies as it starts. The fleet goes on with those that are left."""
+        in_sample_order = {"reduce": {"order": "samples"}, "batch": {"micro_sequences": 2}}
+        undisturbed = self.train(self.run_config("alone", parallel={"workers": 1}, **in_sample_order)).column("loss")
+        process, report = self.started(self.run_config(
+            "given-up", restart={"min_workers": 2, "form_timeout_seconds": 4, "max_per_rank": 1}, **in_sample_order))
+        resource.prlimit(process.pid, resource.RLIMIT_STACK, (16 << 10, resource.prlimit(process.pid, resource.RLIMIT_STACK)[1]))
+        self.kill_one()
+        run = self.ended(process, report)
+        self.assertEqual(run.code, 0, run.err[-2000:])
+        self.assertRegex(run.err, r"ended before it had joined; no other is started: restart.max_per_rank, 1, is spent")
+        self.assertIn("going on with 2 of 3 workers", run.err)
+        self.assert_same_bits(undisturbed, run.column("loss"), "with fewer workers")
+        self.assert_nothing_left()
+
     def test_logs_that_are_gone_hold_nobody_up(self):
         """The directory of the logs is removed, and then something else lies in its place: whoever is lost is replaced all the same."""
         process, report = self.started(self.run_config("logs", restart={"max_per_rank": 2}))
