@@ -1,12 +1,15 @@
 // The functions of the CUDA runtime that the backend calls, on host memory; see machine.h for the GPUs they report.
 //
 // Devices, memory and errors; streams and events are in streams.cc. Device memory is allocated on the host, never more
-// than the machine has; its start is NaN at first and again when it is freed; ASan knows its bounds. What the real
-// functions refuse and callers could get wrong is refused here: work on a stream or event of a GPU that is not current,
-// freeing what was not allocated, setting memory that no GPU can reach, objects that do not exist.
+// than the machine has; its start is NaN at first and again when it is freed; its bounds are known to ASan or kept by a
+// guard page. What the real functions refuse and callers could get wrong is refused here: work on a stream or event of
+// a GPU that is not current, freeing what was not allocated, setting memory that no GPU can reach, objects that do not
+// exist.
 //
 // To use another function of the runtime, add it here; the linker reports which is missing.
 #include <cuda_runtime_api.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -35,6 +38,32 @@ struct Allocation {
 };
 constexpr int kHost = -1;
 
+// From here on memory is mapped, its end before a page that nobody may touch. AddressSanitizer writes down where every
+// byte of its own allocations is, which for the workspace of every rank's GPU takes longer than a step of a small
+// model.
+constexpr size_t kMappedBytes = size_t{16} << 20;
+
+size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+// Bytes from the beginning of a mapping to the data in it.
+size_t BeforeMapped(size_t bytes) { return RoundUp(bytes, sysconf(_SC_PAGESIZE)) - RoundUp(bytes, kAlignment); }
+
+void* NewMemory(size_t bytes) {
+  if (bytes < kMappedBytes) return ::operator new(bytes, std::align_val_t(kAlignment));
+  const size_t page = sysconf(_SC_PAGESIZE), usable = RoundUp(bytes, page);
+  void* const mapping =
+      mmap(nullptr, usable + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ZF_CHECK(mapping != MAP_FAILED);
+  ZF_CHECK(mprotect(static_cast<char*>(mapping) + usable, page, PROT_NONE) == 0);
+  return static_cast<char*>(mapping) + BeforeMapped(bytes);
+}
+
+void DeleteMemory(void* data, size_t bytes) {
+  if (bytes < kMappedBytes) return ::operator delete(data, std::align_val_t(kAlignment));
+  const size_t page = sysconf(_SC_PAGESIZE);
+  ZF_CHECK(munmap(static_cast<char*>(data) - BeforeMapped(bytes), RoundUp(bytes, page) + page) == 0);
+}
+
 class State {
  public:
   static State& Get() {
@@ -57,7 +86,7 @@ class State {
     absl::MutexLock lock(&mutex_);
     const int64_t most = device == kHost ? machine_.pinned_bytes : machine_.bytes_each;
     if (Held(device) + static_cast<int64_t>(bytes) > most) return nullptr;
-    void* const data = ::operator new(bytes, std::align_val_t(kAlignment));
+    void* const data = NewMemory(bytes);
     std::memset(data, kPoison, std::min(bytes, kPoisonedBytes));
     allocations_[reinterpret_cast<uintptr_t>(data)] = {bytes, device};
     return data;
@@ -70,8 +99,8 @@ class State {
     // Through a pointer that the compiler cannot see through, or it would drop the writes as dead before the release.
     static void* (*volatile const fill)(void*, int, size_t) = std::memset;
     fill(data, kPoison, std::min(found->second.bytes, kPoisonedBytes));
+    DeleteMemory(data, found->second.bytes);
     allocations_.erase(found);
-    ::operator delete(data, std::align_val_t(kAlignment));
     return true;
   }
 
