@@ -10,29 +10,36 @@
 #include <cstdint>
 
 #include "base/units.h"
+#include "coordinator/batch_schedule.h"
 #include "zerofleet/v1/config.pb.h"
 
 namespace zerofleet::coordinator {
 
 inline bool SumsInSampleOrder(const v1::Config& config) { return config.reduce().order() == "samples"; }
 
-// Micro-batches of a step, of all ranks.
-inline int64_t LeavesOf(const v1::Config& config) {
-  return config.batch().global_sequences() / config.batch().micro_sequences();
+// Micro-batches of all ranks, of a step of so many sequences; or of the largest step.
+inline int64_t LeavesOf(const v1::Config& config, int64_t sequences) {
+  return sequences / config.batch().micro_sequences();
 }
+inline int64_t LeavesOf(const v1::Config& config) { return LeavesOf(config, MostSequences(config.batch())); }
 
 // Micro-batches of each rank of a data group of `ranks`, or of those that have most.
+inline int64_t MicroBatchesOf(const v1::Config& config, int64_t ranks, int64_t sequences) {
+  const int64_t leaves = LeavesOf(config, sequences);
+  return SumsInSampleOrder(config) ? CeilDivide(leaves, ranks) : leaves / ranks;
+}
 inline int64_t MicroBatchesOf(const v1::Config& config, int64_t ranks) {
-  return SumsInSampleOrder(config) ? CeilDivide(LeavesOf(config), ranks) : LeavesOf(config) / ranks;
+  return MicroBatchesOf(config, ranks, MostSequences(config.batch()));
 }
 
-// Where in the step's batch the micro-batch begins that a rank computes in a round, in sequences. `number` is the
+// Where in a batch of `sequences` the micro-batch begins that a rank computes in a round, in sequences. `number` is the
 // rank's in its data group of `ranks`. In the order of samples one that is left without in the last round repeats
 // another's.
-inline int64_t FirstSequenceOf(const v1::Config& config, int64_t ranks, int64_t number, int64_t round) {
-  const int64_t sequences = config.batch().micro_sequences();
-  if (SumsInSampleOrder(config)) return (round * ranks + number) % LeavesOf(config) * sequences;
-  return number * (config.batch().global_sequences() / ranks) + round * sequences;
+inline int64_t FirstSequenceOf(const v1::Config& config, int64_t ranks, int64_t number, int64_t round,
+                               int64_t sequences) {
+  const int64_t micro = config.batch().micro_sequences();
+  if (SumsInSampleOrder(config)) return (round * ranks + number) % LeavesOf(config, sequences) * micro;
+  return number * (sequences / ranks) + round * micro;
 }
 
 // How many of a data group's ranks, the first ones, compute a leaf that counts in a round.
@@ -45,11 +52,15 @@ inline double RoundEfficiency(const v1::Config& config, int64_t ranks) {
   return static_cast<double>(LeavesOf(config)) / static_cast<double>(MicroBatchesOf(config, ranks) * ranks);
 }
 
-// Whether a data group of `ranks` can share the batch.
+// Whether a data group of `ranks` can share every batch there may be.
 inline bool CanShare(const v1::Config& config, int64_t ranks) {
   const int64_t together = SumsInSampleOrder(config) ? 1 : ranks;
   const int64_t round = together * config.batch().micro_sequences();
-  return ranks > 0 && round > 0 && config.batch().global_sequences() % round == 0;
+  if (ranks <= 0 || round <= 0 || config.batch().global_sequences() % round != 0) return false;
+  for (const int64_t sequences : config.batch().schedule()) {
+    if (sequences % round != 0) return false;
+  }
+  return true;
 }
 
 }  // namespace zerofleet::coordinator

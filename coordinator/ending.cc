@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/batch_schedule.h"
 
 namespace zerofleet::coordinator {
 namespace {
@@ -37,7 +38,7 @@ v1::Event EndOf(const Fleet& fleet, double now) {
   int64_t step = fleet.members.front().step;
   end.set_step(step);
   end.set_seconds(now - fleet.training.began);
-  end.set_tokens((step - fleet.training.first_step) * config.batch().global_sequences() * config.model().context());
+  end.set_tokens(SequencesBetween(config.batch(), fleet.training.first_step, step) * config.model().context());
   for (const Member& member : fleet.members) {
     *end.add_ranks() = member.report;
     if (member.finished_early) end.set_stopped(true);

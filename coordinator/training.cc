@@ -60,6 +60,7 @@ void OnWorkerEvent(Fleet& fleet, const Member& member, const v1::Event& event, d
     NoteProductive(fleet, published.step(), now);
     fleet.Publish(published, "rank 0 reports a step");
   }
+  if (event.has_histogram()) fleet.Publish(event, "rank 0 reports a histogram");
   if (event.has_evaluate() && event.evaluate().step() > fleet.training.last_evaluated_step) {
     fleet.training.last_evaluated_step = event.evaluate().step();
     fleet.training.last_evaluation = event.evaluate();

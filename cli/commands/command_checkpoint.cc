@@ -98,20 +98,20 @@ device::DType DTypeNamed(const std::string& name) {
 }
 
 absl::StatusOr<int> RunExport(const std::string& path, const std::string& to, device::DType dtype, bool adapters,
-                              const Output& output) {
+                              checkpoint::WeightsOf which, const Output& output) {
   ZF_ASSIGN_OR_RETURN(const std::string step_dir, ResolveCheckpoint(path));
   if (adapters) {
-    ZF_RETURN_IF_ERROR(checkpoint::ExportAdapters(step_dir, to, dtype));
+    ZF_RETURN_IF_ERROR(checkpoint::ExportAdapters(step_dir, to, dtype, which));
     output.out << "wrote " << JoinPath(to, checkpoint::kAdapterWeightsName) << " and "
                << JoinPath(to, checkpoint::kAdapterConfigName) << "\n";
     return 0;
   }
   if (absl::EndsWith(to, ".gguf")) {
-    ZF_RETURN_IF_ERROR(checkpoint::ExportGguf(step_dir, to, dtype));
+    ZF_RETURN_IF_ERROR(checkpoint::ExportGguf(step_dir, to, dtype, which));
     output.out << "wrote " << to << "\n";
     return 0;
   }
-  ZF_RETURN_IF_ERROR(checkpoint::ExportHuggingFace(step_dir, to, dtype));
+  ZF_RETURN_IF_ERROR(checkpoint::ExportHuggingFace(step_dir, to, dtype, which));
   output.out << "wrote " << JoinPath(to, "model.safetensors") << " and " << JoinPath(to, "config.json") << "\n";
   return 0;
 }
@@ -137,7 +137,7 @@ absl::StatusOr<int> RunImport(const std::string& hf_dir, const std::string& step
 void AddCheckpointCommand(CLI::App& app, CommandBody& body) {
   struct Flags {
     std::string from, to, base;
-    bool json = false, adapters = false;
+    bool json = false, adapters = false, ema = false;
     std::string dtype = device::DTypeName(device::DType::kF32);
   };
   auto flags = std::make_shared<Flags>();
@@ -172,10 +172,12 @@ void AddCheckpointCommand(CLI::App& app, CommandBody& body) {
       ->type_name("TYPE");
   to_hf->add_flag("--adapters", flags->adapters,
                   "Low-rank adapters alone, as PEFT reads them; without it they are merged into the weights");
+  to_hf->add_flag("--ema", flags->ema, "The average of the weights in place of those of the step");
   to_hf->footer("Example:\n  zerofleet checkpoint export checkpoints/step-00000100 gpt2-mine");
   to_hf->callback([flags, &body] {
     body = [flags](const Output& output) {
-      return RunExport(flags->from, flags->to, DTypeNamed(flags->dtype), flags->adapters, output);
+      return RunExport(flags->from, flags->to, DTypeNamed(flags->dtype), flags->adapters,
+                       flags->ema ? checkpoint::WeightsOf::kAverage : checkpoint::WeightsOf::kStep, output);
     };
   });
 

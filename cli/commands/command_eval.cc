@@ -30,7 +30,7 @@ struct EvalFlags {
   std::string checkpoint, data, choices;
   int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   int64_t context = 0;
-  bool documents = false, json = false;
+  bool documents = false, ema = false, json = false;
 };
 
 absl::Status CheckEvalFlags(const EvalFlags& flags) {
@@ -43,6 +43,7 @@ absl::Status CheckEvalFlags(const EvalFlags& flags) {
 
 nlohmann::ordered_json Measured(const EvalFlags& flags, const std::string& step_dir, int64_t step) {
   nlohmann::ordered_json document = {{"checkpoint", step_dir}, {"step", step}};
+  if (flags.ema) document["weights"] = "ema";
   document[flags.data.empty() ? "choices" : "data"] = flags.data.empty() ? flags.choices : flags.data;
   return document;
 }
@@ -136,8 +137,11 @@ absl::StatusOr<int> RunEval(const EvalFlags& flags, const Output& output) {
   ZF_RETURN_IF_ERROR(CheckEvalFlags(flags));
   ZF_ASSIGN_OR_RETURN(const std::string step_dir, ResolveCheckpoint(flags.checkpoint));
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<inference::InferenceModel> model,
-                      inference::InferenceModel::Load(step_dir, {"auto", flags.threads},
-                                                      {.sequences = kSequences, .context = flags.context}));
+                      inference::InferenceModel::Load(
+                          step_dir, {"auto", flags.threads},
+                          {.sequences = kSequences,
+                           .context = flags.context,
+                           .weights = flags.ema ? checkpoint::WeightsOf::kAverage : checkpoint::WeightsOf::kStep}));
   const auto measure = flags.data.empty() ? MeasureChoices : flags.documents ? MeasureDocuments : MeasureSamples;
   ZF_RETURN_IF_ERROR(measure(flags, *model, Measured(flags, step_dir, model->manifest().step()), output));
   return 0;
@@ -168,6 +172,7 @@ void AddEvalCommand(CLI::App& app, CommandBody& body) {
       ->type_name("N")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
       ->default_str("the model's");
+  command->add_flag("--ema", flags->ema, "Measure the average of the weights in place of those of the step");
   command->add_flag("--json", flags->json, "Print one JSON document");
   command->footer("Example:\n  zerofleet eval --checkpoint checkpoints --data held.txt");
   command->callback([flags, &body] { body = [flags](const Output& output) { return RunEval(*flags, output); }; });

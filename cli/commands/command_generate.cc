@@ -34,7 +34,7 @@ struct GenerateFlags {
   std::string checkpoint, prompt, prompts, system, precision;
   ContinuationOptions continuation;
   int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  bool chat = false, json = false;
+  bool chat = false, ema = false, json = false;
 };
 
 absl::Status CheckNumbers(const inference::Sampling& sampling) {
@@ -88,6 +88,7 @@ class Answers {
   absl::Status Load() {
     ZF_ASSIGN_OR_RETURN(step_dir_, ResolveCheckpoint(flags_.checkpoint));
     inference::LoadOptions options;
+    options.weights = flags_.ema ? checkpoint::WeightsOf::kAverage : checkpoint::WeightsOf::kStep;
     if (!flags_.precision.empty()) {
       options.dtype = flags_.precision == "fp32" ? device::DType::kF32 : device::DType::kBF16;
     } else {
@@ -275,6 +276,7 @@ void AddGenerateCommand(CLI::App& app, CommandBody& body) {
       ->type_name("N")
       ->check(CLI::Range(1, 1024))
       ->default_str("all cores");
+  command->add_flag("--ema", flags->ema, "Answer with the average of the weights in place of those of the step");
   command->add_flag("--json", flags->json, "Print a JSON document for each prompt, without the prompt in its text");
   command->footer(
       "Example:\n  zerofleet generate --checkpoint checkpoints --prompt \"In the beginning\" --temperature 0.8 --top-k "

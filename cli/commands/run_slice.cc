@@ -155,7 +155,7 @@ absl::StatusOr<RunSlice> FindSlice(const std::vector<CommittedCheckpoint>& check
   }
   const int64_t before = base == nullptr ? 0 : base->manifest.data_cursor().samples_consumed();
   const int64_t samples = receipt->manifest.data_cursor().samples_consumed() - before;
-  if (samples != (receipt->step - slice.base_step) * config.batch().global_sequences()) {
+  if (samples != coordinator::SequencesBetween(config.batch(), slice.base_step, receipt->step)) {
     return absl::InvalidArgumentError(absl::StrCat("--steps: between steps ", slice.base_step, " and ", receipt->step,
                                                    " the run left samples out (on_divergence: rollback) or changed its "
                                                    "batch, and cannot be done again from there"));
@@ -203,6 +203,7 @@ absl::StatusOr<v1::Config> SliceConfig(const RunSlice& slice, int workers, const
   config.mutable_checkpoint()->set_every_steps(0);
   config.mutable_checkpoint()->set_snapshot_every_steps(0);
   config.mutable_checkpoint()->set_replicate(0);
+  config.mutable_histograms()->set_every_steps(0);
   config.mutable_evaluate()->set_every_steps(0);
   config.mutable_evaluate()->clear_best();
   config.mutable_evaluate()->set_patience(0);

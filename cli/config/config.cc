@@ -16,6 +16,7 @@
 #include "cli/config/initial_model.h"
 #include "cli/config/keys.h"
 #include "cli/config/tokenizer_facts.h"
+#include "coordinator/batch_schedule.h"
 
 namespace zerofleet::cli {
 namespace {
@@ -56,8 +57,8 @@ absl::Status MakeStepsOfEpochs(const SampleCounter& count, ConfigDraft& draft) {
   longest.given[kStepsKey] = draft.given[kEpochsKey];
   ZF_ASSIGN_OR_RETURN(const v1::Config complete, Complete(std::move(longest)));
   ZF_ASSIGN_OR_RETURN(const int64_t samples, count(complete));
-  const double steps = LeastWhole(complete.epochs() * static_cast<double>(samples) /
-                                  static_cast<double>(complete.batch().global_sequences()));
+  const double steps =
+      LeastWhole(coordinator::StepsTaking(complete.batch(), complete.epochs() * static_cast<double>(samples)));
   if (steps > FindKey(kStepsKey)->row->largest()) {
     return draft.Error(kEpochsKey,
                        absl::StrCat("makes ", steps, " steps of ", samples, " samples, more than a run has"));

@@ -172,6 +172,10 @@ absl::Status FillModel(ConfigDraft& draft) {
 absl::Status FillBatch(ConfigDraft& draft) {
   const v1::ParallelConfig& parallel = draft.config.parallel();
   v1::BatchConfig& batch = *draft.config.mutable_batch();
+  // What comes next counts with it.
+  if (const std::string wrong = coordinator::ScheduleError(batch); !wrong.empty()) {
+    return draft.Error("batch.schedule", wrong);
+  }
   if (draft.Given("batch.micro_sequences")) return absl::OkStatus();
   if (coordinator::SumsInSampleOrder(draft.config)) {
     return draft.Error("batch.micro_sequences",
@@ -180,7 +184,7 @@ absl::Status FillBatch(ConfigDraft& draft) {
   }
   // One forward pass per step, if the batch can be shared equally; if it cannot, the check reports it.
   const int64_t groups = std::max(1, parallel.workers() / std::max(1, parallel.tensor()));
-  batch.set_micro_sequences(std::max<int64_t>(1, batch.global_sequences() / groups));
+  batch.set_micro_sequences(std::max<int64_t>(1, coordinator::LeastSequences(batch) / groups));
   return absl::OkStatus();
 }
 
@@ -188,11 +192,11 @@ absl::Status FillBatch(ConfigDraft& draft) {
 // both.
 absl::Status FillSteps(ConfigDraft& draft) {
   v1::Config& config = draft.config;
-  const double of_step =
-      static_cast<double>(config.batch().global_sequences()) * static_cast<double>(config.model().context());
+  const auto context = static_cast<double>(config.model().context());
   // What is out of range the check reports.
-  if (config.tokens() == 0 || !(of_step >= 1)) return absl::OkStatus();
-  const auto steps = static_cast<int64_t>(std::ceil(static_cast<double>(config.tokens()) / of_step));
+  if (config.tokens() == 0 || context < 1 || config.batch().global_sequences() < 1) return absl::OkStatus();
+  const auto steps = static_cast<int64_t>(
+      std::ceil(coordinator::StepsTaking(config.batch(), static_cast<double>(config.tokens()) / context)));
   if (draft.Given("steps") && config.steps() != steps) {
     return draft.Error(
         "tokens", absl::StrCat("makes ", steps, " steps, and steps is ", config.steps(), "; leave one of them out"));

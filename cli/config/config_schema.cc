@@ -76,6 +76,15 @@ Json ListSchema(const v1::KeyRow& row, const Json& item) {
                        {"properties", {{"path", item}, {"weight", {{"type", "number"}, {"exclusiveMinimum", 0}}}}}};
     return {{"type", "array"}, {"items", {{"anyOf", {item, part}}}}};
   }
+  if (row.kind() == v1::KeyRow::BATCHES) {
+    const Json change = {{"type", "object"},
+                         {"additionalProperties", false},
+                         {"required", {"from_step", "global_sequences"}},
+                         {"properties",
+                          {{"from_step", {{"type", "integer"}, {"minimum", 2}}},
+                           {"global_sequences", {{"type", "integer"}, {"minimum", 1}}}}}};
+    return {{"type", "array"}, {"items", {{"anyOf", {item, change}}}}};
+  }
   if (row.kind() == v1::KeyRow::NAMED_SETS) {
     const Json set = {{"anyOf", {item, list}}};
     return {{"anyOf", {list, {{"type", "object"}, {"additionalProperties", set}}}}};

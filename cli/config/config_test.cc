@@ -39,7 +39,8 @@ TEST(ConfigDefaults, CompleteTheSmallestConfiguration) {
       "optimizer { name: \"adamw\" learning_rate: 0.0003 beta1: 0.9 beta2: 0.95 epsilon: 1e-08 weight_decay: 0.1 "
       "grad_clip: 1 } schedule { warmup_steps: 100 decay: \"cosine\" min_learning_rate: 2.9999999999999997e-05 "
       "decay_shape: \"linear\" } "
-      "steps: 1000 evaluate { batches: 10 } checkpoint { dir: \"checkpoints\" every_steps: 100 keep: 3 "
+      "steps: 1000 evaluate { batches: 10 weights: \"current\" } checkpoint { dir: \"checkpoints\" every_steps: 100 "
+      "keep: 3 "
       "snapshot: \"auto\" stall_timeout_seconds: 120 } "
       "device: \"auto\" collectives: \"auto\" "
       "restart { max_per_rank: 3 form_timeout_seconds: 300 heartbeat_timeout_seconds: 2 load_timeout_seconds: 300 "
@@ -47,7 +48,7 @@ TEST(ConfigDefaults, CompleteTheSmallestConfiguration) {
       "integrity { } on_divergence: \"stop\" activation { checkpointing: \"none\" offload: \"none\" } "
       "reduce { every: \"micro_batch\" order: \"ranks\" } divergence { window_steps: 32 max_rollbacks: 3 } "
       "offload { optimizer: \"none\" fraction: 1 parameters: \"none\" delayed_update { lookahead: true } } memory { } "
-      "buffers { } agreement: \"strict\" device_isa: \"auto\" loss { }");
+      "buffers { } agreement: \"strict\" device_isa: \"auto\" loss { } ema { start_step: 1 } histograms { }");
 }
 
 TEST(ConfigDefaults, StepsMayFollowFromTokens) {

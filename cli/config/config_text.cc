@@ -98,6 +98,7 @@ std::string KeySuggestion(const Descriptor& descriptor, const std::string& secti
 
 const char* KindWanted(const FieldDescriptor& field) {
   if (field.is_repeated()) {
+    if (RowOf(field).kind() == v1::KeyRow::BATCHES) return "a list, such as [{from_step: 1000, global_sequences: 32}]";
     if (field.cpp_type() != FieldDescriptor::CPPTYPE_STRING) return "a list of integers, such as [7, 3]";
     return RowOf(field).kind() == v1::KeyRow::NAMED_SETS
                ? "a list of strings, such as [one.txt, two.txt], or one for each name, such as {wiki: [one.txt]}"
@@ -262,8 +263,36 @@ class Reader {
                                            : ReadNamedSets(node, key, field, beside, message);
       }
     }
+    if (kind == v1::KeyRow::BATCHES && (!flag_.empty() || HoldsSections(node))) {
+      return ReadBatches(node, key, field, *field.containing_type()->FindFieldByName(field.name() + "_steps"), message);
+    }
     if (!node.IsSequence()) return WrongType(node, key, field);
     return ReadList(node, key, field, message);
+  }
+
+  // [{from_step: 1000, global_sequences: 32}, ...]: the batches, and beside each of them its first step. What the
+  // command line replaces takes its own steps along.
+  absl::Status ReadBatches(const YAML::Node& node, const std::string& key, const FieldDescriptor& field,
+                           const FieldDescriptor& steps, Message& message) const {
+    const Reflection& reflection = *message.GetReflection();
+    reflection.ClearField(&message, &steps);
+    if (!node.IsSequence()) return WrongType(node, key, field);
+    int index = 0;
+    for (const YAML::Node& item : node) {
+      const std::string item_key = absl::StrCat(key, "[", index++, "]");
+      int64_t numbers[2] = {};
+      bool fits = item.IsMap() && item.size() == 2;
+      const char* const names[2] = {"from_step", "global_sequences"};
+      for (int i = 0; fits && i < 2; ++i) {
+        const YAML::Node value = item[names[i]];
+        fits =
+            value && value.IsScalar() && value.Tag() != "!" && ParseNumber(value.Scalar(), numbers[i]) == std::errc();
+      }
+      if (!fits) return Error(item, item_key, "must be {from_step: S, global_sequences: N} with two integers");
+      reflection.AddInt64(&message, &steps, numbers[0]);
+      reflection.AddInt64(&message, &field, numbers[1]);
+    }
+    return absl::OkStatus();
   }
 
   // The list that goes with a mixture or with named sets.

@@ -174,8 +174,8 @@ TEST(ConfigText, SuggestsByMeaningBeforeSpelling) {
       "workers)");
   EXPECT_EQ(said("dropout: 0.1"), "run.yaml:1: dropout: unknown key; there is no dropout");
   EXPECT_EQ(said("every_steps: 5"),
-            "run.yaml:1: every_steps: unknown key; did you mean evaluate.every_steps, checkpoint.every_steps or "
-            "integrity.every_steps?");
+            "run.yaml:1: every_steps: unknown key; did you mean evaluate.every_steps, checkpoint.every_steps, "
+            "integrity.every_steps or histograms.every_steps?");
   // Its own section comes before the same name elsewhere.
   EXPECT_EQ(said("evaluate: {every: 5}"),
             "run.yaml:1: evaluate.every: unknown key; did you mean evaluate.every_steps?");
@@ -185,8 +185,9 @@ TEST(ConfigText, SuggestsByMeaningBeforeSpelling) {
   EXPECT_EQ(said("model: {name: gpt2-124m}"), "run.yaml:1: model.name: unknown key; use model.preset");
   EXPECT_EQ(said("optimizer: {seed: 1}"), "run.yaml:1: optimizer.seed: unknown key; did you mean seed?");
   EXPECT_EQ(said("learning_rat: 5"), "run.yaml:1: learning_rat: unknown key; did you mean optimizer.learning_rate?");
-  EXPECT_EQ(said("evaluate: {zzz: 5}"),
-            "run.yaml:1: evaluate.zzz: unknown key; the keys of evaluate are every_steps, batches, best, patience");
+  EXPECT_EQ(
+      said("evaluate: {zzz: 5}"),
+      "run.yaml:1: evaluate.zzz: unknown key; the keys of evaluate are every_steps, batches, best, patience, weights");
 }
 
 // A suggestion that leads to an unknown key would be worse than none.

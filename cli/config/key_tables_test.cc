@@ -51,6 +51,7 @@ std::string RangeOf(const Key& key) {
 
 std::string Values(const Key& key) {
   if (key.field().is_repeated()) {
+    if (key.row->kind() == v1::KeyRow::BATCHES) return "list of changes";
     if (key.field().cpp_type() != FieldDescriptor::CPPTYPE_STRING) return "list of integers";
     if (key.row->kind() == v1::KeyRow::PLAIN) return "list of names";
     return key.row->kind() == v1::KeyRow::MIXTURE ? "list of paths, or a mixture" : "list of paths, or lists by name";

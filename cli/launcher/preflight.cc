@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "cli/report/text_progress.h"
+#include "coordinator/batch_schedule.h"
 #include "worker/checkpoint/catalog.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/same_model.h"
@@ -81,7 +82,7 @@ std::string MixtureText(const v1::Config& config, const trainer::DataFeed& feed,
 
 // A dataset in Python.
 std::string ForeignDataLine(const v1::Config& config) {
-  const double samples = static_cast<double>(config.steps()) * static_cast<double>(config.batch().global_sequences());
+  const double samples = coordinator::SequencesInAll(config.batch(), static_cast<double>(config.steps()));
   std::string line = absl::StrCat(
       "train: ", Counted(config.data().samples(), "sample"), " of ", config.model().torch(),
       absl::StrFormat("; the run reads them %.3g times", samples / static_cast<double>(config.data().samples())));
@@ -118,7 +119,7 @@ absl::StatusOr<std::string> CheckDataFiles(const v1::Config& config, std::ostrea
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<trainer::DataFeed> feed,
                       OpenShowingProgress(config, progress, terminal, cancelled));
   std::string lines = DataLine(config, "train", *feed->training());
-  const double samples = static_cast<double>(config.steps()) * static_cast<double>(config.batch().global_sequences());
+  const double samples = coordinator::SequencesInAll(config.batch(), static_cast<double>(config.steps()));
   absl::StrAppend(&lines, absl::StrFormat("; the run reads it %.3g times",
                                           samples / static_cast<double>(feed->training()->samples())));
   if (!config.data().train_weights().empty()) lines = absl::StrCat(lines, "; ", MixtureText(config, *feed, samples));

@@ -104,7 +104,7 @@ nlohmann::ordered_json ChoiceJson(const Choice& choice) {
 }  // namespace
 
 std::string ConventionText(const v1::Config& config) {
-  const optim::OptimizerRow& optimizer = **optim::FindOptimizer(config.optimizer().name());
+  const optim::OptimizerRow& optimizer = **optim::OptimizerOf(config);
   return absl::StrFormat(
       "Convention: %1$.0f bytes per parameter, %1$.0f per gradient, %2$d of optimizer states (%3$s), %4$.0f with "
       "nothing split; KiB, MiB and GiB are powers of 1024, GB and TB of 1000.",

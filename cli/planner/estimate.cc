@@ -39,7 +39,7 @@ StepWork WorkOf(const v1::Config& config, const model::ModelSpec& part, const mo
   const auto tokens =
       static_cast<double>(MicroBatchesOf(config) * config.batch().micro_sequences() * config.model().context());
   const double element = ElementBytes(config.precision());
-  const optim::OptimizerRow& optimizer = **optim::FindOptimizer(config.optimizer().name());
+  const optim::OptimizerRow& optimizer = **optim::OptimizerOf(config);
   const int stage = config.parallel().zero_stage();
   const double owned = static_cast<double>(part.trained_parameters()) / (stage >= 1 ? data : 1);
   const bool in_float = MicroBatchesOf(config) > 1 || coordinator::SumsInSampleOrder(config);
@@ -127,7 +127,8 @@ absl::StatusOr<RankEstimate> EstimateRank(const v1::Config& given, const Cluster
   estimate.host_link_bytes = work.copied_down + work.copied_up + 2 * work.activations_copied;
   estimate.time = Roofline(work, RatesOf(cluster));
   estimate.tokens_per_second =
-      static_cast<double>(config.batch().global_sequences() * config.model().context()) / estimate.time.seconds();
+      static_cast<double>(coordinator::MostSequences(config.batch()) * config.model().context()) /
+      estimate.time.seconds();
   return estimate;
 }
 

@@ -54,8 +54,10 @@ std::vector<std::string> Checkpointings(const v1::Config& config) {
 // Micro-batches that divide a step's sequences per data rank, the largest first.
 std::vector<int64_t> MicroBatches(const v1::Config& config) {
   const int64_t data = config.parallel().workers() / config.parallel().tensor();
-  if (config.batch().global_sequences() % data != 0) return {};
-  const int64_t sequences = config.batch().global_sequences() / data;
+  int64_t shared = config.batch().global_sequences();
+  for (const int64_t later : config.batch().schedule()) shared = std::gcd(shared, later);
+  if (shared % data != 0) return {};
+  const int64_t sequences = shared / data;
   std::vector<int64_t> all;
   for (int64_t micro = sequences; micro >= 1; --micro) {
     // Between powers of two nothing is gained that a search should pay for.

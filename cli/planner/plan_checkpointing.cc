@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "cli/report/table.h"
+#include "coordinator/batch_schedule.h"
 #include "worker/model/foreign.h"
 #include "worker/model/model.h"
 #include "worker/trainer/rank_plan.h"
@@ -50,7 +51,7 @@ absl::StatusOr<std::vector<CheckpointingCost>> PlanCheckpointing(const v1::Confi
   std::vector<std::string> all = {"none", "selective", "block"};
   if (root > 1) all.push_back(model::EveryText(root));
   if (std::find(all.begin(), all.end(), chosen) == all.end()) all.push_back(chosen);
-  const double tokens = static_cast<double>(config.batch().global_sequences() * config.model().context()) /
+  const double tokens = static_cast<double>(coordinator::MostSequences(config.batch()) * config.model().context()) /
                         static_cast<double>(config.parallel().workers());
   std::vector<CheckpointingCost> costs;
   v1::Config with = config;

@@ -139,8 +139,7 @@ std::string MemoryPlanText(const v1::Config& config, const RankMemory& rank, dou
                    Sequences(config), " tokens: what a run reserves and reports");
   const std::string per_parameter = absl::StrFormat(
       "Model states (parameters, gradients, optimizer): %.2f bytes per parameter, of %.0f with nothing split",
-      states / parameters,
-      UnsplitBytesPerParameter(config.precision(), **optim::FindOptimizer(config.optimizer().name())));
+      states / parameters, UnsplitBytesPerParameter(config.precision(), **optim::OptimizerOf(config)));
   return absl::StrCat(WrapText(title, terminal.columns()), "\n", rows.Render(2, terminal), "\nBy category\n",
                       sums.Render(2, terminal), "\n", WrapText(per_parameter, terminal.columns()), "\n",
                       WrapText(SavesText(rank.saves), terminal.columns()), "\n",

@@ -18,7 +18,7 @@ namespace {
 
 absl::StatusOr<PlanSize> SizeOf(const v1::Config& config, const std::string& name) {
   ZF_ASSIGN_OR_RETURN(const model::ModelSpec spec, model::ModelSpec::Create(config.model()));
-  ZF_ASSIGN_OR_RETURN(const optim::OptimizerRow* const optimizer, optim::FindOptimizer(config.optimizer().name()));
+  ZF_ASSIGN_OR_RETURN(const optim::OptimizerRow* const optimizer, optim::OptimizerOf(config));
   return PlanSize{name, static_cast<double>(spec.parameters()), config.precision(), optimizer, config};
 }
 

@@ -64,6 +64,7 @@ v1::Config ConfigOf(const v1::Config& config, const ProbePoint& point, const std
   plain.set_on_change(config.data().on_change());
   plain.set_loss_on("all");
   *run.mutable_data() = plain;
+  run.mutable_histograms()->set_every_steps(0);
   run.mutable_evaluate()->set_every_steps(0);
   run.mutable_checkpoint()->set_every_steps(0);
   run.mutable_checkpoint()->set_dir(checkpoints);

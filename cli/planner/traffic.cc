@@ -82,6 +82,8 @@ int64_t MicroBatchesOf(const v1::Config& config) {
 
 v1::Config WithMicroBatches(const v1::Config& config, int64_t micro_batches) {
   v1::Config changed = config;
+  changed.mutable_batch()->clear_schedule();
+  changed.mutable_batch()->clear_schedule_steps();
   changed.mutable_batch()->set_global_sequences(config.parallel().workers() / config.parallel().tensor() *
                                                 config.batch().micro_sequences() * micro_batches);
   return changed;

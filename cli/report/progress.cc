@@ -54,6 +54,7 @@ void Progress::Show(const v1::Event& event) {
     case v1::Event::kNotice: return Note(event.notice().message());
     case v1::Event::kEnd:
     case v1::Event::kFailure:
+    case v1::Event::kHistogram:
     case v1::Event::kLost:
     case v1::Event::BODY_NOT_SET: return;
   }

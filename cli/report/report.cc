@@ -74,6 +74,7 @@ std::string ReportLine(const v1::Event& event) {
     case v1::Event::kRecovery: name = "recovery", fields = ProtoToJson(event.recovery()); break;
     case v1::Event::kEnd: name = "end", fields = EndJson(event.end()); break;
     case v1::Event::kFailure:
+    case v1::Event::kHistogram:
     case v1::Event::kLost:
     case v1::Event::kNotice:
     case v1::Event::BODY_NOT_SET: return "";

@@ -23,15 +23,28 @@ int64_t Peak(const v1::RankReport& rank, const char* category) {
   return peak(rank.device_memory()) + peak(rank.host_memory());
 }
 
+// All, but for averages where no rank keeps any.
+std::vector<int> CategoriesOf(const v1::EndEvent& end) {
+  std::vector<int> categories;
+  for (int i = 0; i < memory::kCategories; ++i) {
+    const bool averages = static_cast<memory::Category>(i) == memory::Category::kAverages;
+    const auto uses = [](const v1::RankReport& rank) {
+      return Peak(rank, memory::CategoryName(memory::Category::kAverages)) > 0;
+    };
+    if (!averages || std::any_of(end.ranks().begin(), end.ranks().end(), uses)) categories.push_back(i);
+  }
+  return categories;
+}
+
 std::string MemoryText(const v1::EndEvent& end, const Terminal& terminal, const PlannedMemory* planned) {
   std::vector<std::string> header = {"rank"};
-  for (int i = 0; i < memory::kCategories; ++i)
-    header.push_back(memory::CategoryName(static_cast<memory::Category>(i)));
+  const std::vector<int> categories = CategoriesOf(end);
+  for (const int i : categories) header.push_back(memory::CategoryName(static_cast<memory::Category>(i)));
   header.insert(header.end(), {"reserved", "process peak"});
   TextTable table(header);
   if (planned != nullptr) {
     std::vector<std::string> row = {"plan"};
-    for (const int64_t bytes : planned->bytes) row.push_back(HumanBytes(bytes));
+    for (const int i : categories) row.push_back(HumanBytes(planned->bytes[static_cast<size_t>(i)]));
     row.push_back(HumanBytes(planned->reserved_bytes));
     row.push_back(planned->process_bytes > 0 ? HumanBytes(planned->process_bytes) : "");
     table.Add(row);
@@ -39,7 +52,7 @@ std::string MemoryText(const v1::EndEvent& end, const Terminal& terminal, const 
   for (int r = 0; r < std::min(end.ranks_size(), kMostRanks); ++r) {
     const v1::RankReport& rank = end.ranks(r);
     std::vector<std::string> row = {absl::StrCat(rank.rank())};
-    for (int i = 0; i < memory::kCategories; ++i) {
+    for (const int i : categories) {
       const int64_t bytes = Peak(rank, memory::CategoryName(static_cast<memory::Category>(i)));
       row.push_back(HumanBytes(bytes));
     }
@@ -140,6 +153,7 @@ bool RunRecord::Add(const v1::Event& event) {
       evaluated_step = std::min(evaluated_step, event.recovery().resumed_step());
       committed_step = std::min(committed_step, event.recovery().resumed_step());
       break;
+    case v1::Event::kHistogram:
     case v1::Event::kLost:
     case v1::Event::kNotice:
     case v1::Event::BODY_NOT_SET: break;

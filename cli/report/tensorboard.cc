@@ -124,6 +124,26 @@ void TensorBoardWriter::Scalar(std::string_view tag, int64_t step, double value,
   Record(event);
 }
 
+// Summary.Value.histo, a HistogramProto.
+void TensorBoardWriter::Histogram(const v1::HistogramEvent& histogram, double unix_seconds) {
+  std::string proto, limits, counts, value, summary, event = EventAt(unix_seconds, histogram.step());
+  const double numbers[] = {histogram.least(), histogram.most(), static_cast<double>(histogram.count()),
+                            histogram.sum(), histogram.sum_of_squares()};
+  for (int i = 0; i < 5; ++i) {
+    PutKey(1 + i, kFixed64, &proto);
+    PutFixed(numbers[i], &proto);
+  }
+  for (const double limit : histogram.limits()) PutFixed(limit, &limits);
+  for (const int64_t count : histogram.counts()) PutFixed(static_cast<double>(count), &counts);
+  PutBytes(6, limits, &proto);
+  PutBytes(7, counts, &proto);
+  PutBytes(1, absl::StrCat(histogram.values(), "/", histogram.tensor()), &value);
+  PutBytes(5, proto, &value);
+  PutBytes(1, value, &summary);
+  PutBytes(5, summary, &event);
+  Record(event);
+}
+
 void TensorBoardWriter::Step(int64_t number, const ReportedStep& step, double unix_seconds) {
   Scalar("loss/training", number, step.loss, unix_seconds);
   Scalar("step/gradient_norm", number, step.grad_norm, unix_seconds);
@@ -148,6 +168,7 @@ void TensorBoardWriter::Write(const v1::Event& event) {
           .mfu = step.mfu()},
          event.unix_seconds());
   }
+  if (event.has_histogram()) Histogram(event.histogram(), event.unix_seconds());
   if (event.has_evaluate()) {
     const v1::EvaluateEvent& evaluation = event.evaluate();
     Evaluation({.step = evaluation.step(), .loss = evaluation.loss()}, event.unix_seconds());

@@ -1,5 +1,5 @@
 // A run's figures as the event files that TensorBoard reads: records with a length and checksums, each a message Event
-// of tensorflow/core/util/event.proto with one scalar.
+// of tensorflow/core/util/event.proto with one scalar or histogram.
 #ifndef ZEROFLEET_CLI_REPORT_TENSORBOARD_H_
 #define ZEROFLEET_CLI_REPORT_TENSORBOARD_H_
 
@@ -27,7 +27,7 @@ class TensorBoardWriter {
   TensorBoardWriter(const TensorBoardWriter&) = delete;
   TensorBoardWriter& operator=(const TensorBoardWriter&) = delete;
 
-  // A step's figures, or an evaluation's; other events have none. After a failure nothing more is written.
+  // A step's figures, an evaluation's or a histogram; other events have none. After a failure nothing more is written.
   void Write(const v1::Event& event);
   // All of a report file.
   void Write(const RunFile& run);
@@ -38,6 +38,7 @@ class TensorBoardWriter {
  private:
   TensorBoardWriter(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
   void Scalar(std::string_view tag, int64_t step, double value, double unix_seconds);
+  void Histogram(const v1::HistogramEvent& histogram, double unix_seconds);
   void Step(int64_t number, const ReportedStep& step, double unix_seconds);
   void Evaluation(const ReportedEvaluation& evaluation, double unix_seconds);
   void Record(const std::string& event);

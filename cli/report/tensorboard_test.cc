@@ -77,6 +77,38 @@ TEST_F(TensorBoardTest, AStepsFiguresAreScalars) {
   EXPECT_THAT(records[7], HasSubstr("loss/validation_wiki"));
 }
 
+TEST_F(TensorBoardTest, HistogramsHaveTheirBuckets) {
+  v1::Event event;
+  event.set_unix_seconds(1000);
+  v1::HistogramEvent& histogram = *event.mutable_histogram();
+  histogram.set_step(2);
+  histogram.set_tensor("w");
+  histogram.set_values("weights");
+  histogram.set_least(-1);
+  histogram.set_most(2);
+  histogram.set_count(3);
+  histogram.set_sum(1);
+  histogram.set_sum_of_squares(5);
+  for (const double limit : {-0.5, 2.5}) histogram.add_limits(limit);
+  for (const int64_t count : {1, 2}) histogram.add_counts(count);
+  const auto writer = *TensorBoardWriter::Open(directory_, 1000);
+  writer->Write(event);
+  const std::vector<std::string> records = Records();
+  ASSERT_THAT(records, SizeIs(2));
+  std::string expected("\x09\0\0\0\0\0\x40\x8f\x40\x10\x02\x2a\x60\x0a\x5e\x0a\x09weights/w\x2a\x51", 28);
+  const auto put = [&expected](double number) { expected.append(reinterpret_cast<const char*>(&number), 8); };
+  const double numbers[] = {-1, 2, 3, 1, 5};
+  for (int i = 0; i < 5; ++i) {
+    expected.push_back(static_cast<char>((i + 1) << 3 | 1));
+    put(numbers[i]);
+  }
+  expected.append("\x32\x10");
+  for (const double limit : {-0.5, 2.5}) put(limit);
+  expected.append("\x3a\x10");
+  for (const double count : {1.0, 2.0}) put(count);
+  EXPECT_EQ(records[1], expected);
+}
+
 TEST_F(TensorBoardTest, ADirectoryThatIsAFileIsNamed) {
   ASSERT_TRUE(WriteFileAtomically(directory_, "").ok());
   const absl::Status status = TensorBoardWriter::Open(directory_, 1).status();

@@ -87,7 +87,7 @@ v1::Config ConfigOf(const std::string& json) {
   return config;
 }
 
-void ReadWeights(const std::string& step_dir, const std::vector<uintptr_t>& addresses) {
+void ReadWeights(const std::string& step_dir, const std::vector<uintptr_t>& addresses, bool ema) {
   const v1::CheckpointManifest manifest = ValueOf(checkpoint::ReadManifest(step_dir));
   if (std::ssize(addresses) != manifest.tensors_size()) {
     Raise(absl::InternalError("one address for each tensor of the manifest is expected"));
@@ -98,9 +98,9 @@ void ReadWeights(const std::string& step_dir, const std::vector<uintptr_t>& addr
     const int64_t elements = checkpoint::ManifestElements(manifest);
     int tensor = 0;
     // Pieces come file by file, each within itself in flat order.
-    status = checkpoint::LoadRanges(
-        step_dir, manifest, {{0, elements, 0}}, [&](int vector, int64_t offset, std::span<const float> values) {
-          if (vector > 0) return absl::OkStatus();
+    status = checkpoint::LoadWeights(
+        step_dir, manifest, {{0, elements, 0}}, ema ? checkpoint::WeightsOf::kAverage : checkpoint::WeightsOf::kStep,
+        [&](int64_t offset, std::span<const float> values) {
           while (!values.empty()) {
             while (offset < manifest.tensors(tensor).flat_begin()) --tensor;
             while (offset >= manifest.tensors(tensor).flat_end()) ++tensor;
@@ -177,7 +177,7 @@ NB_MODULE(_core, m) {
       "read_manifest",
       [](const std::string& step_dir) { return DumpJson(ProtoToJson(ValueOf(checkpoint::ReadManifest(step_dir)))); },
       nb::arg("step_dir"), "A checkpoint's manifest as JSON; raises if it is not valid.");
-  m.def("read_weights", &ReadWeights, nb::arg("step_dir"), nb::arg("addresses"),
+  m.def("read_weights", &ReadWeights, nb::arg("step_dir"), nb::arg("addresses"), nb::arg("ema") = false,
         "Reads fp32 weights to an address for each tensor of the manifest, and checks every byte on the way.");
   nb::class_<Units>(m, "Units", "The units of the pass in progress.")
       .def("acquire", &Units::Acquire, nb::arg("unit"), "The address of the whole unit, in the compute type.")

@@ -36,14 +36,15 @@ class Checkpoint:
         self.losses = {s["step"]: _double(s["loss_bits"]) for s in receipt["steps"]}
         self.tensors = {t["name"]: tuple(t["shape"]) for t in self._manifest["tensors"]}
 
-    def state_dict(self):
-        """The weights, fp32, by name: torch tensors. Tied weights of a PyTorch module have all their names."""
+    def state_dict(self, ema=False):
+        """The weights, or with ``ema`` their average, fp32, by name: torch tensors. Tied weights of a PyTorch module have
+        all their names."""
         import torch
 
         from zerofleet import _core
 
         values = {name: torch.empty(shape, dtype=torch.float32) for name, shape in self.tensors.items()}
-        _core.read_weights(self.path, [value.data_ptr() for value in values.values()])
+        _core.read_weights(self.path, [value.data_ptr() for value in values.values()], ema)
         foreign = self.config["model"].get("foreign") or {"units": [], "aliases": []}
         for unit in foreign["units"]:
             for tensor in unit["tensors"]:

@@ -96,7 +96,7 @@ class MetricsAreScraped(prometheus.PrometheusTest):
         ratio = [float(each["value"][1]) for each in self.query("zerofleet_worker_fragmentation_ratio")]
         self.assertTrue(all(0 <= value <= 1 for value in ratio), ratio)
         self.wait_for("every category", lambda: {
-            "parameters", "gradients", "optimizer", "activations", "gathered", "buffers"} <= {
+            "parameters", "gradients", "optimizer", "activations", "gathered", "buffers", "ema"} <= {
                 each["metric"]["category"] for each in self.query('zerofleet_worker_memory_bytes{space="device"}')})
         over_peak = self.query("zerofleet_worker_memory_bytes > zerofleet_worker_memory_peak_bytes")
         self.assertEqual(over_peak, [], "more memory in use than the peak")

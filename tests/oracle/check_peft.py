@@ -14,6 +14,7 @@ import peft
 import safetensors.torch
 import torch
 import transformers
+from torch.optim import swa_utils
 
 STEPS, LEARNING_RATE, CLIP, DECAY = 5, 1e-2, 0.5, 0.1
 BETAS, EPSILON = (0.9, 0.95), 1e-3
@@ -31,6 +32,8 @@ CASES = {
 }
 CASES["muon"] = ("llama", None, {"optimizer.name": "muon", "optimizer.momentum": "0.95"})
 CASES["muon-gpt2"] = ("gpt2", None, {"optimizer.name": "muon", "optimizer.momentum": "0.9"})
+for key, of, decay in (("ema", "llama-lora", "0.9"), ("ema-gpt2", "gpt2-freeze", "0.75"), ("ema-muon", "muon", "0.6")):
+    CASES[key] = (*CASES[of][:2], {**CASES[of][2], "ema.decay": decay})
 RANK, ALPHA = 4, 12
 
 
@@ -100,6 +103,9 @@ def train(model, inputs, targets, settings):
     optimizer = torch.optim.AdamW([{"params": decay, "weight_decay": DECAY}, {"params": rest, "weight_decay": 0.0}],
                                   lr=LEARNING_RATE, betas=BETAS, eps=EPSILON)
     losses, norms = [], []
+    averaged = None
+    if "ema.decay" in settings:
+        averaged = swa_utils.AveragedModel(model, multi_avg_fn=swa_utils.get_ema_multi_avg_fn(float(settings["ema.decay"])))
     for _ in range(STEPS):
         model.zero_grad()
         loss = loss_of(model, inputs, targets, settings)
@@ -109,7 +115,9 @@ def train(model, inputs, targets, settings):
         optimizer.step()
         if muon is not None:
             muon.step()
-    return losses, norms
+        if averaged is not None:
+            averaged.update_parameters(model)
+    return losses, norms, averaged
 
 
 def run(arguments, *command):
@@ -167,7 +175,7 @@ def compare(arguments, name):
         *(each for setting in more for each in ("--set", setting)))
     events = [json.loads(line) for line in (work / "report.jsonl").read_text().splitlines()]
     steps = [event for event in events if event["event"] == "step"]
-    losses, norms = train(model, inputs, labels, settings)
+    losses, norms, averaged = train(model, inputs, labels, settings)
     for key, wanted in (("loss", losses), ("grad_norm", norms)):
         differences[key] = max(abs(step[key] / value - 1) for step, value in zip(steps, wanted, strict=True))
     moved = STEPS * LEARNING_RATE
@@ -180,6 +188,15 @@ def compare(arguments, name):
         again = peft.PeftModel.from_pretrained(reference(family), work / "peft-out")
         with torch.no_grad():
             differences["peft"] = abs(float(loss_of(again, inputs, labels)) / float(loss_of(model, inputs, labels)) - 1)
+    if averaged is not None:
+        adapters = ["--adapters"] if targets is not None else []
+        run(arguments, "checkpoint", "export", work / "run", work / "average", "--ema", *adapters)
+        path = work / "average" / ("adapter_model.safetensors" if adapters else "model.safetensors")
+        exported = safetensors.torch.load_file(path)
+        wanted = peft.get_peft_model_state_dict(averaged.module) if adapters else averaged.module.state_dict()
+        now = peft.get_peft_model_state_dict(model) if adapters else model.state_dict()
+        differences["ema"] = max(float((exported[key] - wanted[key]).abs().max()) / moved for key in exported)
+        assert max(float((now[key] - wanted[key]).abs().max()) for key in exported) > 0.1 * moved, "the average is the weights"
     run(arguments, "checkpoint", "export", work / "run", work / "out")
     merged = type(reference(family)).from_pretrained(work / "out")
     with torch.no_grad():

@@ -229,7 +229,8 @@ std::vector<int64_t> SimWorker::Leaves() const {
   std::vector<int64_t> leaves;
   for (int64_t round = 0; round < coordinator::MicroBatchesOf(config, ranks); ++round) {
     if (number >= coordinator::RanksInRound(coordinator::LeavesOf(config), ranks, round)) break;
-    const int64_t sequence = coordinator::FirstSequenceOf(config, ranks, number, round);
+    const int64_t sequence =
+        coordinator::FirstSequenceOf(config, ranks, number, round, config.batch().global_sequences());
     leaves.push_back(left_out_.Place(state_.samples_consumed, sequence));
   }
   return leaves;

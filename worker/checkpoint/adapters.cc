@@ -166,7 +166,8 @@ absl::StatusOr<v1::CheckpointManifest> AdaptedManifest(const v1::CheckpointManif
 
 }  // namespace
 
-absl::Status ExportAdapters(const std::string& step_dir, const std::string& out_dir, device::DType dtype) {
+absl::Status ExportAdapters(const std::string& step_dir, const std::string& out_dir, device::DType dtype,
+                            WeightsOf which) {
   ZF_ASSIGN_OR_RETURN(const v1::CheckpointManifest manifest, ReadManifest(step_dir));
   const v1::ModelConfig& model = manifest.config().model();
   if (model.lora().rank() == 0)
@@ -204,7 +205,7 @@ absl::Status ExportAdapters(const std::string& step_dir, const std::string& out_
     bytes += (weight.flat_end - weight.flat_begin) * device::DTypeBytes(dtype);
   }
   ZF_RETURN_IF_ERROR(CreateDirectories(out_dir));
-  ZF_RETURN_IF_ERROR(WriteWeightFile(weights_path, header, bytes, weights, step_dir, manifest));
+  ZF_RETURN_IF_ERROR(WriteWeightFile(weights_path, header, bytes, weights, step_dir, manifest, which));
   return WriteFileAtomically(config_path, AdapterConfigText(model, *family, spec));
 }
 

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "worker/checkpoint/huggingface.h"
+#include "worker/checkpoint/weights_of.h"
 #include "worker/device/dtype.h"
 
 namespace zerofleet::checkpoint {
@@ -20,7 +21,7 @@ inline constexpr char kAdapterConfigName[] = "adapter_config.json";
 // Writes `out_dir` as PEFT reads it: the adapters alone, of `dtype`. InvalidArgument if the checkpoint has none,
 // FailedPrecondition if one of the files is there already.
 absl::Status ExportAdapters(const std::string& step_dir, const std::string& out_dir,
-                            device::DType dtype = device::DType::kF32);
+                            device::DType dtype = device::DType::kF32, WeightsOf which = WeightsOf::kStep);
 
 // Writes `step_dir` as a committed checkpoint at step 0 of the adapters in `adapter_dir`, whose base is the committed
 // checkpoint `base_dir`. DataLoss or InvalidArgument, naming what of PEFT's configuration this version cannot train.

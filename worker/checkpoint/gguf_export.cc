@@ -152,7 +152,7 @@ absl::StatusOr<GgufFacts> FactsOf(const std::string& step_dir, const model::Mode
 
 }  // namespace
 
-absl::Status ExportGguf(const std::string& step_dir, const std::string& path, device::DType dtype) {
+absl::Status ExportGguf(const std::string& step_dir, const std::string& path, device::DType dtype, WeightsOf which) {
   ZF_ASSIGN_OR_RETURN(const v1::CheckpointManifest manifest, ReadManifest(step_dir));
   if (model::IsForeign(manifest.config().model())) {
     return absl::InvalidArgumentError(
@@ -171,7 +171,7 @@ absl::Status ExportGguf(const std::string& step_dir, const std::string& path, de
   const int64_t bytes = static_cast<int64_t>(header.size()) + layout.data_bytes();
   const std::vector<PlacedWeight> weights = layout.Behind(&header);
   ZF_RETURN_IF_ERROR(CreateDirectories(ParentOf(path)));
-  return WriteWeightFile(path, header, bytes, weights, step_dir, manifest);
+  return WriteWeightFile(path, header, bytes, weights, step_dir, manifest, which);
 }
 
 }  // namespace zerofleet::checkpoint

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "worker/checkpoint/weights_of.h"
 #include "worker/device/dtype.h"
 
 namespace zerofleet::checkpoint {
@@ -13,7 +14,8 @@ namespace zerofleet::checkpoint {
 // `dtype`, norms and biases in fp32, the tokenizer if the checkpoint carries one. Memory does not grow with the model.
 // InvalidArgument for a model that is no Llama, or a tokenizer that GGUF has no name for (gguf_tokenizer.h);
 // FailedPrecondition if `path` is there already.
-absl::Status ExportGguf(const std::string& step_dir, const std::string& path, device::DType dtype);
+absl::Status ExportGguf(const std::string& step_dir, const std::string& path, device::DType dtype,
+                        WeightsOf which = WeightsOf::kStep);
 
 }  // namespace zerofleet::checkpoint
 

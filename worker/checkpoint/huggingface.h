@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "worker/checkpoint/weights_of.h"
 #include "worker/device/dtype.h"
 #include "zerofleet/v1/config.pb.h"
 
@@ -21,7 +22,7 @@ namespace zerofleet::checkpoint {
 // FailedPrecondition if any of these files is there already. Of a PyTorch module config.json is what was recorded of
 // it, if anything, and there is no card. Memory does not grow with the model (weight_file.h).
 absl::Status ExportHuggingFace(const std::string& step_dir, const std::string& out_dir,
-                               device::DType dtype = device::DType::kF32);
+                               device::DType dtype = device::DType::kF32, WeightsOf which = WeightsOf::kStep);
 
 // What an import records besides the weights.
 struct ImportStamp {

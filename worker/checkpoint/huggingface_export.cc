@@ -27,8 +27,8 @@ namespace {
 
 // A checkpoint's tensors and the table's are the same, in one order (ValidateManifest).
 absl::Status WriteSafetensors(const std::string& path, bool transposes, const model::ModelSpec& spec,
-                              device::DType dtype, const std::string& step_dir,
-                              const v1::CheckpointManifest& manifest) {
+                              device::DType dtype, const std::string& step_dir, const v1::CheckpointManifest& manifest,
+                              WeightsOf which) {
   ZF_CHECK(manifest.tensors_size() == static_cast<int>(spec.tensors().size()));
   std::vector<SafetensorsTensor> tensors;
   std::vector<PlacedWeight> weights;
@@ -56,12 +56,13 @@ absl::Status WriteSafetensors(const std::string& path, bool transposes, const mo
     weight.at = bytes;
     bytes += (weight.flat_end - weight.flat_begin) * device::DTypeBytes(dtype);
   }
-  return WriteWeightFile(path, header, bytes, weights, step_dir, manifest);
+  return WriteWeightFile(path, header, bytes, weights, step_dir, manifest, which);
 }
 
 }  // namespace
 
-absl::Status ExportHuggingFace(const std::string& step_dir, const std::string& out_dir, device::DType dtype) {
+absl::Status ExportHuggingFace(const std::string& step_dir, const std::string& out_dir, device::DType dtype,
+                               WeightsOf which) {
   ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, ReadManifest(step_dir));
   const v1::ModelConfig& model = manifest.config().model();
   const bool foreign = model::IsForeign(model);
@@ -89,14 +90,14 @@ absl::Status ExportHuggingFace(const std::string& step_dir, const std::string& o
   }
   ZF_ASSIGN_OR_RETURN(const model::ModelSpec spec, model::ModelSpec::Create(model));
   ZF_RETURN_IF_ERROR(CreateDirectories(out_dir));
-  ZF_RETURN_IF_ERROR(
-      WriteSafetensors(weights, !foreign && family->hugging_face.transposes_products, spec, dtype, step_dir, manifest));
+  ZF_RETURN_IF_ERROR(WriteSafetensors(weights, !foreign && family->hugging_face.transposes_products, spec, dtype,
+                                      step_dir, manifest, which));
   ZF_RETURN_IF_ERROR(WriteTokenizerFiles(out_dir, tokenizer));
   if (foreign) {
     const std::string& text = model.foreign().config_json();
     return text.empty() ? absl::OkStatus() : WriteFileAtomically(config, text);
   }
-  ZF_RETURN_IF_ERROR(WriteFileAtomically(card, ModelCardText(manifest, spec, dtype)));
+  ZF_RETURN_IF_ERROR(WriteFileAtomically(card, ModelCardText(manifest, spec, dtype, which)));
   return WriteFileAtomically(config, HuggingFaceConfigText(*family, model, dtype, end_of_text));
 }
 

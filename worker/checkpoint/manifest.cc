@@ -123,7 +123,7 @@ absl::StatusOr<v1::CheckpointManifest> ReadManifest(const std::string& step_dir,
 }
 
 const optim::OptimizerRow& StoredOptimizer(const v1::CheckpointManifest& manifest) {
-  const absl::StatusOr<const optim::OptimizerRow*> row = optim::FindOptimizer(manifest.config().optimizer().name());
+  const absl::StatusOr<const optim::OptimizerRow*> row = optim::OptimizerOf(manifest.config());
   ZF_CHECK(row.ok());
   return **row;
 }

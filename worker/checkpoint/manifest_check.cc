@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/digest.h"
 #include "base/status.h"
+#include "coordinator/batch_schedule.h"
 #include "coordinator/partition.h"
 #include "coordinator/placement.h"
 #include "worker/checkpoint/manifest.h"
@@ -77,6 +78,7 @@ std::vector<NumberRow> NumberRows(const v1::Config& c) {
   return {
       {"config.schedule.min_learning_rate", c.schedule().min_learning_rate(), c.schedule().min_learning_rate() >= 0,
        ">= 0"},
+      {"config.ema.decay", c.ema().decay(), c.ema().decay() >= 0 && c.ema().decay() <= 1, "0 to 1"},
   };
 }
 
@@ -103,6 +105,9 @@ absl::Status CheckConfiguration(const v1::CheckpointManifest& manifest) {
   for (const NumberRow& row : NumberRows(c)) {
     if (!row.fits || !std::isfinite(row.value))
       return Wrong(row.key, absl::StrCat(row.value, ", expected ", row.expected));
+  }
+  if (const std::string wrong = coordinator::ScheduleError(c.batch()); !wrong.empty()) {
+    return Wrong("config.batch.schedule", wrong);
   }
   for (const ChoiceRow& row :
        {ChoiceRow{"config.precision", c.precision(), {"bf16", "fp16", "fp32"}},

@@ -13,8 +13,8 @@ bool IsAdapter(std::string_view tensor_name) {
   return tensor_name.ends_with(kEndOfA) || tensor_name.ends_with(kEndOfB);
 }
 
-absl::StatusOr<MergedAdapters> MergedAdapters::Load(const std::string& step_dir,
-                                                    const v1::CheckpointManifest& manifest) {
+absl::StatusOr<MergedAdapters> MergedAdapters::Load(const std::string& step_dir, const v1::CheckpointManifest& manifest,
+                                                    WeightsOf which) {
   MergedAdapters merged;
   const v1::LoraConfig& lora = manifest.config().model().lora();
   if (lora.rank() == 0) return merged;
@@ -25,7 +25,11 @@ absl::StatusOr<MergedAdapters> MergedAdapters::Load(const std::string& step_dir,
   if (first == manifest.tensors().end()) return merged;
   const int64_t begin = first->flat_begin(), end = manifest.tensors().rbegin()->flat_end();
   merged.values_.resize(static_cast<size_t>(end - begin));
-  ZF_RETURN_IF_ERROR(LoadRanges(step_dir, manifest, {{begin, end, 0}}, {merged.values_.data()}));
+  ZF_RETURN_IF_ERROR(LoadWeights(step_dir, manifest, {{begin, end, 0}}, which,
+                                 [&merged](int64_t offset, std::span<const float> values) {
+                                   std::ranges::copy(values, merged.values_.begin() + offset);
+                                   return absl::OkStatus();
+                                 }));
   for (auto entry = first; entry != manifest.tensors().end(); ++entry) {
     const std::string& name = entry->name();
     const bool is_a = name.ends_with(kEndOfA);

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "worker/checkpoint/weights_of.h"
 #include "zerofleet/v1/checkpoint.pb.h"
 
 namespace zerofleet::checkpoint {
@@ -24,7 +25,8 @@ bool IsAdapter(std::string_view tensor_name);
 class MergedAdapters {
  public:
   // Those of a valid manifest's checkpoint, in memory; none where the model has none.
-  static absl::StatusOr<MergedAdapters> Load(const std::string& step_dir, const v1::CheckpointManifest& manifest);
+  static absl::StatusOr<MergedAdapters> Load(const std::string& step_dir, const v1::CheckpointManifest& manifest,
+                                             WeightsOf which = WeightsOf::kStep);
 
   bool Has(const std::string& weight) const { return adapters_.contains(weight); }
   // Adds scale * B A to elements `first` on of a weight that has one.

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "base/units.h"
+#include "coordinator/batch_schedule.h"
 
 namespace zerofleet::checkpoint {
 namespace {
@@ -53,12 +54,14 @@ std::string FileNames(const v1::DataFiles& data) {
 
 }  // namespace
 
-std::string ModelCardText(const v1::CheckpointManifest& manifest, const model::ModelSpec& spec, device::DType dtype) {
+std::string ModelCardText(const v1::CheckpointManifest& manifest, const model::ModelSpec& spec, device::DType dtype,
+                          WeightsOf which) {
   const v1::Config& config = manifest.config();
   const int64_t parameters = spec.whole_base_parameters();
   std::string card =
       absl::StrCat("---\nlibrary_name: transformers\npipeline_tag: text-generation\n---\n\n# ", config.model().family(),
-                   ", ", HumanCount(static_cast<double>(parameters)), " parameters\n\nThe weights of step ",
+                   ", ", HumanCount(static_cast<double>(parameters)), " parameters\n\nThe ",
+                   which == WeightsOf::kAverage ? "average (ema) of the weights at" : "weights of", " step ",
                    manifest.step(), ", written in ", device::DTypeName(dtype), " by Zerofleet.\n\n| | |\n|---|---|\n");
   const auto row = [&card](const char* name, const std::string& value) {
     if (!value.empty()) absl::StrAppend(&card, "| ", name, " | ", value, " |\n");
@@ -66,9 +69,9 @@ std::string ModelCardText(const v1::CheckpointManifest& manifest, const model::M
   row("model", ModelFacts(config.model()));
   row("parameters", absl::StrCat(parameters));
   if (manifest.step() > 0) {
-    const double tokens =
-        static_cast<double>(manifest.step()) * config.batch().global_sequences() * config.model().context();
-    row("trained for", absl::StrCat(manifest.step(), " steps of ", config.batch().global_sequences(), " sequences, ",
+    const double tokens = coordinator::SequencesInAll(config.batch(), static_cast<double>(manifest.step())) *
+                          static_cast<double>(config.model().context());
+    row("trained for", absl::StrCat(manifest.step(), " steps of ", coordinator::BatchText(config.batch()), " sequences, ",
                                     HumanCount(tokens), " tokens"));
     row("optimizer", OptimizerFacts(config.optimizer()));
     row("precision", config.precision());

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "worker/checkpoint/weights_of.h"
 #include "worker/device/dtype.h"
 #include "worker/model/spec.h"
 #include "zerofleet/v1/checkpoint.pb.h"
@@ -14,7 +15,8 @@ inline constexpr char kModelCardName[] = "README.md";
 
 // A model card as Hugging Face's hub shows one: a head in YAML, then Markdown. `dtype` is what the weights are written
 // in. Files are named without their directories.
-std::string ModelCardText(const v1::CheckpointManifest& manifest, const model::ModelSpec& spec, device::DType dtype);
+std::string ModelCardText(const v1::CheckpointManifest& manifest, const model::ModelSpec& spec, device::DType dtype,
+                          WeightsOf which = WeightsOf::kStep);
 
 }  // namespace zerofleet::checkpoint
 

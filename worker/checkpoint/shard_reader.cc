@@ -175,8 +175,10 @@ absl::StatusOr<WantedRanges> CutByUnits(const v1::CheckpointManifest& manifest,
 absl::Status LoadStored(const std::string& step_dir, const v1::CheckpointManifest& manifest,
                         const std::vector<coordinator::PlacedRange>& wanted, const ShardSink& sink);
 
+// `sink` has what is trained, `frozen_sink` the weights of what is not.
 absl::Status LoadWithBase(const std::string& step_dir, const v1::CheckpointManifest& manifest,
-                          const std::vector<coordinator::PlacedRange>& wanted, const ShardSink& sink, int depth) {
+                          const std::vector<coordinator::PlacedRange>& wanted, const ShardSink& sink,
+                          const ShardSink& frozen_sink, int depth) {
   constexpr int kMostBases = 16;  // a chain of fine-tunings; one that is longer has a loop
   if (manifest.base_xxh3_128().empty()) return LoadStored(step_dir, manifest, wanted, sink);
   if (depth == kMostBases) return Bad(step_dir, absl::StrCat("has more than ", kMostBases, " bases behind it"));
@@ -186,12 +188,15 @@ absl::Status LoadWithBase(const std::string& step_dir, const v1::CheckpointManif
   ZF_ASSIGN_OR_RETURN(const v1::CheckpointManifest base, ReadBase(step_dir, manifest));
   // The base may have a longer table of positions.
   ZF_ASSIGN_OR_RETURN(const model::ModelSpec spec, model::ModelSpec::Create(manifest.config().model()));
-  return LoadWithBase(
-      manifest.config().init_from(), base, StoredPlaces(spec, base, cut.frozen),
-      [&sink](int vector, int64_t offset, std::span<const float> values) {
-        return vector == 0 ? sink(vector, offset, values) : absl::OkStatus();
-      },
-      depth + 1);
+  return LoadWithBase(manifest.config().init_from(), base, StoredPlaces(spec, base, cut.frozen), frozen_sink,
+                      frozen_sink, depth + 1);
+}
+
+// Hands on what comes of vector `index`.
+ShardSink OneVector(int index, const WeightSink& sink) {
+  return [index, &sink](int vector, int64_t offset, std::span<const float> values) {
+    return vector == index ? sink(offset, values) : absl::OkStatus();
+  };
 }
 
 }  // namespace
@@ -213,7 +218,19 @@ absl::StatusOr<v1::CheckpointManifest> ReadBase(const std::string& step_dir, con
 
 absl::Status LoadRanges(const std::string& step_dir, const v1::CheckpointManifest& manifest,
                         const std::vector<coordinator::PlacedRange>& wanted, const ShardSink& sink) {
-  return LoadWithBase(step_dir, manifest, wanted, sink, /*depth=*/0);
+  const WeightSink frozen = [&sink](int64_t offset, std::span<const float> values) { return sink(0, offset, values); };
+  return LoadWithBase(step_dir, manifest, wanted, sink, OneVector(0, frozen), /*depth=*/0);
+}
+
+absl::Status LoadWeights(const std::string& step_dir, const v1::CheckpointManifest& manifest,
+                         const std::vector<coordinator::PlacedRange>& wanted, WeightsOf which, const WeightSink& sink) {
+  const optim::OptimizerRow& optimizer = StoredOptimizer(manifest);
+  if (which == WeightsOf::kAverage && !optimizer.averages()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(step_dir, ": holds no average of the weights; a run with ema.decay keeps one"));
+  }
+  const int index = which == WeightsOf::kAverage ? static_cast<int>(optimizer.vectors.size()) - 1 : 0;
+  return LoadWithBase(step_dir, manifest, wanted, OneVector(index, sink), OneVector(0, sink), /*depth=*/0);
 }
 
 namespace {

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "coordinator/partition.h"
 #include "worker/checkpoint/manifest.h"
+#include "worker/checkpoint/weights_of.h"
 #include "zerofleet/v1/checkpoint.pb.h"
 
 namespace zerofleet::checkpoint {
@@ -41,6 +42,11 @@ absl::Status LoadRanges(const std::string& step_dir, const v1::CheckpointManifes
 // null ones, are left out.
 absl::Status LoadRanges(const std::string& step_dir, const v1::CheckpointManifest& manifest,
                         const std::vector<coordinator::PlacedRange>& wanted, const std::vector<float*>& targets);
+
+// As LoadRanges, of weights alone. InvalidArgument if there is no average.
+using WeightSink = std::function<absl::Status(int64_t offset, std::span<const float> values)>;
+absl::Status LoadWeights(const std::string& step_dir, const v1::CheckpointManifest& manifest,
+                         const std::vector<coordinator::PlacedRange>& wanted, WeightsOf which, const WeightSink& sink);
 
 // Checks that every file of the checkpoint is there with the length that the manifest gives: then memory for what it
 // holds may be allocated. DataLoss names the file.

@@ -55,43 +55,42 @@ absl::Status PutValues(const PlacedWeight& weight, int64_t first, std::span<cons
 }
 
 absl::Status PutAll(const std::vector<PlacedWeight>& weights, std::span<std::byte> file, const std::string& step_dir,
-                    const v1::CheckpointManifest& manifest) {
+                    const v1::CheckpointManifest& manifest, WeightsOf which) {
   const int64_t begin = weights.front().flat_begin, end = weights.back().flat_end;
-  ZF_ASSIGN_OR_RETURN(const MergedAdapters adapters, MergedAdapters::Load(step_dir, manifest));
+  ZF_ASSIGN_OR_RETURN(const MergedAdapters adapters, MergedAdapters::Load(step_dir, manifest, which));
   std::vector<float> merged;
-  return LoadRanges(step_dir, manifest, {{begin, end, begin}},
-                    [&](int vector, int64_t offset, std::span<const float> values) -> absl::Status {
-                      if (vector != 0) return absl::OkStatus();
-                      auto weight =
-                          std::upper_bound(weights.begin(), weights.end(), offset,
-                                           [](int64_t at, const PlacedWeight& one) { return at < one.flat_end; });
-                      while (!values.empty()) {
-                        ZF_CHECK(weight != weights.end());
-                        const auto count = std::min(static_cast<int64_t>(values.size()), weight->flat_end - offset);
-                        std::span<const float> piece = values.first(static_cast<size_t>(count));
-                        if (adapters.Has(weight->name)) {
-                          merged.assign(piece.begin(), piece.end());
-                          adapters.AddTo(weight->name, offset - weight->flat_begin, merged);
-                          piece = merged;
-                        }
-                        ZF_RETURN_IF_ERROR(PutValues(*weight, offset - weight->flat_begin, piece, file.data()));
-                        values = values.subspan(static_cast<size_t>(count));
-                        offset += count;
-                        ++weight;
-                      }
-                      return absl::OkStatus();
-                    });
+  return LoadWeights(step_dir, manifest, {{begin, end, begin}}, which,
+                     [&](int64_t offset, std::span<const float> values) -> absl::Status {
+                       auto weight =
+                           std::upper_bound(weights.begin(), weights.end(), offset,
+                                            [](int64_t at, const PlacedWeight& one) { return at < one.flat_end; });
+                       while (!values.empty()) {
+                         ZF_CHECK(weight != weights.end());
+                         const auto count = std::min(static_cast<int64_t>(values.size()), weight->flat_end - offset);
+                         std::span<const float> piece = values.first(static_cast<size_t>(count));
+                         if (adapters.Has(weight->name)) {
+                           merged.assign(piece.begin(), piece.end());
+                           adapters.AddTo(weight->name, offset - weight->flat_begin, merged);
+                           piece = merged;
+                         }
+                         ZF_RETURN_IF_ERROR(PutValues(*weight, offset - weight->flat_begin, piece, file.data()));
+                         values = values.subspan(static_cast<size_t>(count));
+                         offset += count;
+                         ++weight;
+                       }
+                       return absl::OkStatus();
+                     });
 }
 
 }  // namespace
 
 absl::Status WriteWeightFile(const std::string& path, std::string_view header, int64_t bytes,
                              const std::vector<PlacedWeight>& weights, const std::string& step_dir,
-                             const v1::CheckpointManifest& manifest) {
+                             const v1::CheckpointManifest& manifest, WeightsOf which) {
   ZF_RETURN_IF_ERROR(CheckShardLengths(step_dir, manifest));
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<MappedOutput> file, MappedOutput::Create(path, bytes));
   std::memcpy(file->bytes().data(), header.data(), header.size());
-  absl::Status written = PutAll(weights, file->bytes(), step_dir, manifest);
+  absl::Status written = PutAll(weights, file->bytes(), step_dir, manifest, which);
   if (written.ok()) written = file->Sync();
   if (!written.ok()) RemoveOne(path).IgnoreError();
   return written;

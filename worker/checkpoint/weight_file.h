@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "worker/checkpoint/weights_of.h"
 #include "worker/device/dtype.h"
 #include "zerofleet/v1/checkpoint.pb.h"
 
@@ -36,7 +37,7 @@ struct PlacedWeight {
 // element for a weight that is beyond its type's range; on an error no file is left.
 absl::Status WriteWeightFile(const std::string& path, std::string_view header, int64_t bytes,
                              const std::vector<PlacedWeight>& weights, const std::string& step_dir,
-                             const v1::CheckpointManifest& manifest);
+                             const v1::CheckpointManifest& manifest, WeightsOf which);
 
 }  // namespace zerofleet::checkpoint
 

@@ -201,6 +201,14 @@ struct SgdArguments {
   Tensor parameter;
 };
 
+// The vectors are in memory that the host can read.
+struct AverageArguments {
+  int64_t count;
+  const StepControl* control;
+  const float* weights;
+  float* average;  // updated in place
+};
+
 struct FillNormalArguments {
   int64_t count;
   uint64_t seed, stream_id;

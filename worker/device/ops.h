@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/check.h"
 #include "worker/device/device.h"
 #include "worker/device/dtype.h"
 #include "worker/device/op_arguments.h"
@@ -120,6 +121,9 @@ class Ops {
   // variant: where a segment decays, weight_decay * master is added to the clipped gradient (L2, coupled); momentum =
   // momentum * factor + gradient; master -= learning rate * momentum.
   virtual void Sgd(Stream&, const SgdArguments&) = 0;
+  // average += average_share * (weights - average), as torch.lerp has it, unless the step is skipped. The CPU's alone:
+  // averages are kept on the host.
+  virtual void Average(Stream&, const AverageArguments&) { ZF_CHECK(false); }
   // to[i] = mean 0, deviation `deviation`, from a counter-based generator: element i of the result depends only on
   // (seed, stream_id, first + i), so any rank can fill any range.
   virtual void FillNormal(Stream&, const FillNormalArguments&) = 0;

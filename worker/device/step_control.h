@@ -47,6 +47,8 @@ struct StepRule {
   LossScaling loss_scaling;
   double learning_rate;
   double beta1 = 0, beta2 = 0, epsilon = 0, momentum = 0, weight_decay = 0;
+  double ema_decay = 0;      // 0: no average is kept
+  int64_t ema_start = 0;     // the last update after which the average is the weights themselves
   bool looks_ahead = false;  // see UpdateFactors
 };
 
@@ -59,6 +61,7 @@ struct UpdateFactors {
   float momentum;
   float weight_decay;
   float decay;  // 1 - learning_rate * weight_decay: the weight's factor where decay is decoupled from the gradient
+  float average_share;  // how much of the way to the new weights their average goes; 1: they are the same
   // The parameters are not the new weights but those that one more step with the same gradient would give: what a step
   // that comes late is to find (docs/offload.md, "Looking ahead"). Only updates on the host read it.
   uint32_t looks_ahead;
@@ -155,6 +158,7 @@ ZF_HOST_DEVICE inline UpdateFactors FactorsOf(const StepRule& rule, double gradi
   factors.epsilon = static_cast<float>(rule.epsilon);
   factors.momentum = static_cast<float>(rule.momentum);
   factors.weight_decay = static_cast<float>(rule.weight_decay);
+  factors.average_share = updates <= rule.ema_start ? 1.0f : static_cast<float>(1.0 - rule.ema_decay);
   factors.looks_ahead = rule.looks_ahead ? 1 : 0;
   return factors;
 }

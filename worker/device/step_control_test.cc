@@ -106,5 +106,16 @@ TEST(FactorsOf, WithoutBetasTheStepIsTheLearningRate) {
   for (const int64_t update : {1, 2, 1000}) EXPECT_EQ(FactorsOf(rule, 1.0, update).step_size, 0.1f);
 }
 
+// As AveragedModel's first update copies the weights; updates are counted, not steps.
+TEST(FactorsOf, AnAverageBeginsWithTheWeights) {
+  StepRule rule{
+      .tokens = 1, .grad_clip = 0, .loss_scaling = {}, .learning_rate = 0.1, .ema_decay = 0.9, .ema_start = 2};
+  EXPECT_EQ(FactorsOf(rule, 1.0, 1).average_share, 1);
+  EXPECT_EQ(FactorsOf(rule, 1.0, 2).average_share, 1);
+  EXPECT_EQ(FactorsOf(rule, 1.0, 3).average_share, static_cast<float>(1 - 0.9));
+  rule.ema_start = 0;
+  EXPECT_EQ(FactorsOf(rule, 1.0, 1).average_share, static_cast<float>(1 - 0.9));
+}
+
 }  // namespace
 }  // namespace zerofleet::device

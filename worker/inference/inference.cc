@@ -120,10 +120,9 @@ absl::Status InferenceModel::Reserve() {
 }
 
 absl::Status InferenceModel::ReadWeights(const std::string& step_dir) {
-  return checkpoint::LoadRanges(step_dir, manifest_, {{0, spec_.parameters(), 0}},
-                                [&](int vector, int64_t offset, std::span<const float> values) {
-                                  return vector == 0 ? TakeWeights(offset, values) : absl::OkStatus();
-                                });
+  return checkpoint::LoadWeights(
+      step_dir, manifest_, {{0, spec_.parameters(), 0}}, options_.weights,
+      [&](int64_t offset, std::span<const float> values) { return TakeWeights(offset, values); });
 }
 
 absl::Status InferenceModel::TakeWeights(int64_t offset, std::span<const float> values) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "worker/checkpoint/weights_of.h"
 #include "worker/data/dataset.h"
 #include "worker/device/device.h"
 #include "worker/memory/arena.h"
@@ -28,6 +29,7 @@ struct LoadOptions {
   int64_t context = 0;    // how many tokens the model sees; 0: as many as it can
   // The type of weights and activations; nullopt: fp32 for a model trained in it, else bf16.
   std::optional<device::DType> dtype = device::DType::kF32;
+  checkpoint::WeightsOf weights = checkpoint::WeightsOf::kStep;
   bool keeps_keys_and_values = true;  // false: NextLogits computes every token again
 };
 

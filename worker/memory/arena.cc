@@ -43,8 +43,8 @@ absl::StatusOr<std::unique_ptr<device::Reservation>> ReserveIn(Space space, devi
 const char* SpaceName(Space space) { return space == Space::kDevice ? "device" : "host"; }
 
 const char* CategoryName(Category category) {
-  static constexpr const char* kNames[kCategories] = {"parameters",  "gradients", "optimizer",
-                                                      "activations", "gathered",  "buffers"};
+  static constexpr const char* kNames[kCategories] = {"parameters", "gradients", "optimizer", "activations",
+                                                      "gathered",   "buffers",   "ema"};
   return kNames[static_cast<int>(category)];
 }
 

@@ -25,8 +25,8 @@
 namespace zerofleet::memory {
 
 enum class Space : uint8_t { kDevice, kHost };
-enum class Category : uint8_t { kParameters, kGradients, kOptimizer, kActivations, kGathered, kBuffers };
-inline constexpr int kCategories = 6;
+enum class Category : uint8_t { kParameters, kGradients, kOptimizer, kActivations, kGathered, kBuffers, kAverages };
+inline constexpr int kCategories = 7;
 
 const char* SpaceName(Space space);           // "device" | "host", as metrics and reports spell it
 const char* CategoryName(Category category);  // "parameters", "gradients", ...

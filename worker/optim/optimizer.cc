@@ -89,7 +89,21 @@ OptimizerRow Sgd() {
           .update = UpdateSgd};
 }
 
+std::vector<OptimizerRow> Averaging(std::vector<OptimizerRow> rows) {
+  for (OptimizerRow& row : rows) row.vectors.push_back({"ema", device::DType::kF32, kWeights, /*is_average=*/true});
+  return rows;
+}
+
 }  // namespace
+
+void OptimizerRow::Apply(device::Ops& ops, device::Stream& stream, const UpdatePiece& piece) const {
+  update(ops, stream, piece);
+  if (!averages() || piece.segments.empty()) return;
+  ops.Average(stream, {.count = piece.segments.back().offset + piece.segments.back().count,
+                       .control = piece.control,
+                       .weights = Floats(piece.states.front()),
+                       .average = Floats(piece.states.back())});
+}
 
 int64_t OptimizerRow::StateBytesPerParameter() const {
   int64_t bytes = 0;
@@ -118,6 +132,14 @@ absl::StatusOr<const OptimizerRow*> FindOptimizer(const std::string& name) {
   }
   return absl::InvalidArgumentError(absl::StrCat("optimizer.name: must be ", absl::StrJoin(OptimizerNames(), " or "),
                                                  ", got \"", absl::CHexEscape(name), "\""));
+}
+
+absl::StatusOr<const OptimizerRow*> OptimizerOf(const v1::Config& config) {
+  absl::StatusOr<const OptimizerRow*> row = FindOptimizer(config.optimizer().name());
+  if (!row.ok() || config.ema().decay() == 0) return row;
+  static const std::vector<OptimizerRow>& averaging =
+      *new std::vector<OptimizerRow>(Averaging({Optimizers().begin(), Optimizers().end()}));
+  return &averaging[static_cast<size_t>(*row - Optimizers().data())];
 }
 
 }  // namespace zerofleet::optim

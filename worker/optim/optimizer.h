@@ -24,6 +24,8 @@ struct OptimizerVector {
   const char* name;  // as in PyTorch; in the memory plan and in a rank's checkpoint file
   device::DType dtype;
   enum class Initial { kWeights, kZeros } initial;
+  // The average of the weights (ema): memory of a category of its own, on the host wherever the other vectors are.
+  bool is_average = false;
 };
 
 // Pieces of the state vectors that hold the same elements, in the table's order.
@@ -56,6 +58,11 @@ struct OptimizerRow {
   bool whole_matrices = false;
   void (*update)(device::Ops& ops, device::Stream& stream, const UpdatePiece& piece);
 
+  // Whether the last vector is the average of the weights.
+  bool averages() const { return vectors.back().is_average; }
+  // The piece's update, then its average's.
+  void Apply(device::Ops& ops, device::Stream& stream, const UpdatePiece& piece) const;
+
   // K of ZeRO §3.1: bytes of optimizer states per parameter.
   int64_t StateBytesPerParameter() const;
   bool HasKey(const std::string& name) const;
@@ -64,8 +71,10 @@ struct OptimizerRow {
 // The first is the configuration's first value.
 std::span<const OptimizerRow> Optimizers();
 std::vector<std::string> OptimizerNames();
-// InvalidArgument, with the names there are, for any other.
+// The row that keeps no average. InvalidArgument, with the names there are, for any other name.
 absl::StatusOr<const OptimizerRow*> FindOptimizer(const std::string& name);
+// The row of this configuration's optimizer: with `ema` one that has the average as its last vector.
+absl::StatusOr<const OptimizerRow*> OptimizerOf(const v1::Config& config);
 
 }  // namespace zerofleet::optim
 

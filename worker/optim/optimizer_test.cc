@@ -41,6 +41,24 @@ TEST(Optimizers, EveryRowHoldsTogether) {
   }
 }
 
+TEST(Optimizers, AnAverageIsOneMoreVector) {
+  for (const OptimizerRow& row : Optimizers()) {
+    v1::Config config;
+    config.mutable_optimizer()->set_name(row.name);
+    EXPECT_EQ(OptimizerOf(config).value(), &row);
+    EXPECT_FALSE(row.averages());
+    config.mutable_ema()->set_decay(0.9);
+    const OptimizerRow& averaging = *OptimizerOf(config).value();
+    EXPECT_EQ(OptimizerOf(config).value(), &averaging);
+    EXPECT_STREQ(averaging.name, row.name);
+    EXPECT_TRUE(averaging.averages());
+    EXPECT_EQ(averaging.vectors.size(), row.vectors.size() + 1);
+    EXPECT_STREQ(averaging.vectors.back().name, "ema");
+    EXPECT_EQ(averaging.StateBytesPerParameter(), row.StateBytesPerParameter() + 4);
+  }
+  EXPECT_FALSE(OptimizerOf(v1::Config()).ok());
+}
+
 // A key's functions are of one field, which has the key's name; what is absent has a value that fits.
 TEST(Optimizers, EveryKeyIsAFieldOfTheConfiguration) {
   const google::protobuf::Descriptor& fields = *v1::OptimizerConfig::descriptor();

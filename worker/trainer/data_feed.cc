@@ -140,10 +140,10 @@ void DataFeed::Seek(int64_t step, int64_t samples_consumed, coordinator::Skipped
 }
 
 int64_t DataFeed::CountedTokens(int64_t step) const {
-  const int64_t sequences = config_.batch().global_sequences();
+  const int64_t sequences = coordinator::SequencesOf(config_.batch(), step);
   if (training_ == nullptr) return 0;
   if (!marks_targets()) return sequences * config_.model().context();
-  const int64_t first = (step - 1 - cursor_step_) * sequences;
+  const int64_t first = SinceCursor(step - 1);
   int64_t counted = 0;
   for (int64_t i = 0; i < sequences; ++i) {
     counted += training_->Counted(order_->Sample(skipped_.Place(cursor_, first + i)));
@@ -154,8 +154,9 @@ int64_t DataFeed::CountedTokens(int64_t step) const {
 absl::StatusOr<model::MicroBatch> DataFeed::TrainingBatch(int64_t step, int number, int64_t micro_batch) {
   int64_t sequences = config_.batch().micro_sequences();
   // Counted from the cursor.
-  const int64_t step_begins = (step - 1 - cursor_step_) * config_.batch().global_sequences();
-  const int64_t first = step_begins + coordinator::FirstSequenceOf(config_, ranks_, number, micro_batch);
+  const int64_t first =
+      SinceCursor(step - 1) + coordinator::FirstSequenceOf(config_, ranks_, number, micro_batch,
+                                                           coordinator::SequencesOf(config_.batch(), step));
   const auto sample = [&](int64_t i) { return order_->Sample(skipped_.Place(cursor_, first + i)); };
   if (training_ == nullptr) {
     return Name(sequences, /*validation=*/false, static_cast<uint64_t>(skipped_.Place(cursor_, first)), sample);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "coordinator/batch_schedule.h"
 #include "coordinator/skipped_samples.h"
 #include "worker/data/dataset.h"
 #include "worker/data/mixture.h"
@@ -59,9 +60,7 @@ class DataFeed {
               int32_t* staging);
   // The global position that the step after `step` starts at, and what is left out from there on.
   void Seek(int64_t step, int64_t samples_consumed, coordinator::SkippedSamples skipped = {});
-  int64_t SamplesConsumed(int64_t step) const {
-    return skipped_.After(cursor_, (step - cursor_step_) * config_.batch().global_sequences());
-  }
+  int64_t SamplesConsumed(int64_t step) const { return skipped_.After(cursor_, SinceCursor(step)); }
 
   // Tokens of the step's global batch whose targets count, at least 1: what its loss is divided by, on every rank.
   // For a foreign model 0: its passes tell.
@@ -90,6 +89,8 @@ class DataFeed {
   absl::StatusOr<zero::EvaluationBatch> Evaluation(int64_t pass, int set = 0);
 
  private:
+  // Samples that the steps after the cursor's take up to `step`.
+  int64_t SinceCursor(int64_t step) const { return coordinator::SequencesBetween(config_.batch(), cursor_step_, step); }
   explicit DataFeed(const v1::Config& config) : config_(config) {}
   void FindValidationSets();
   // Whether some targets do not count.

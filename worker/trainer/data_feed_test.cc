@@ -103,6 +103,42 @@ TEST_F(DataFeedTest, AStepsSamplesDoNotDependOnTheFleet) {
   }
 }
 
+// Steps of 4, 4, 12 and then 2 samples: no gap, nothing twice, wherever the run was interrupted.
+TEST_F(DataFeedTest, ChangesOfTheBatchLeaveNoSampleOut) {
+  const auto samples_of = [&](int workers, int64_t step, int64_t cursor_step, int64_t cursor) {
+    v1::Config config = Config(workers, 2);
+    v1::BatchConfig& batch = *config.mutable_batch();
+    batch.set_global_sequences(4);
+    for (const auto& [from, sequences] : {std::pair<int64_t, int64_t>{3, 12}, {4, 2 * workers}}) {
+      batch.add_schedule_steps(from);
+      batch.add_schedule(sequences);
+    }
+    std::vector<int> all;
+    for (int rank = 0; rank < workers; ++rank) {
+      std::unique_ptr<DataFeed> feed = Open(config, rank);
+      feed->Seek(cursor_step, cursor);
+      EXPECT_EQ(feed->CountedTokens(step), coordinator::SequencesOf(batch, step) * kContext);
+      for (int64_t micro = 0; micro < coordinator::SequencesOf(batch, step) / (2 * workers); ++micro) {
+        const std::vector<int> some = Samples(*feed->TrainingBatch(step, rank, micro));
+        all.insert(all.end(), some.begin(), some.end());
+      }
+    }
+    std::sort(all.begin(), all.end());
+    return all;
+  };
+  std::vector<int> all;
+  for (int64_t step = 1; step <= 18; ++step) {
+    const std::vector<int> now = samples_of(1, step, 0, 0);
+    all.insert(all.end(), now.begin(), now.end());
+    if (step > 3) continue;
+    EXPECT_EQ(samples_of(2, step, 0, 0), now);
+    EXPECT_EQ(samples_of(1, step, step - 1, 4 * (step - 1)), now);
+  }
+  // 20 + 15 x 2 are the first epoch.
+  std::sort(all.begin(), all.end());
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(all[static_cast<size_t>(i)], i);
+}
+
 // In the order of samples rank r computes every N-th micro-batch from the r-th on; what is left over goes to nobody.
 TEST_F(DataFeedTest, InTheOrderOfSamplesMicroBatchesAreDealtOut) {
   const std::vector<int> alone = StepSamples(1, 12, 1);

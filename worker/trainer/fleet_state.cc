@@ -13,7 +13,7 @@ absl::Status AddTrainingState(coordinator::FleetParameters* parameters) {
   const int tensor = static_cast<int>(parameters->config.parallel().tensor());
   ZF_ASSIGN_OR_RETURN(const model::ModelSpec spec,
                       model::ModelSpec::Create(parameters->config.model(), {.index = 0, .count = tensor}));
-  ZF_RETURN_IF_ERROR(optim::FindOptimizer(parameters->config.optimizer().name()).status());
+  ZF_RETURN_IF_ERROR(optim::OptimizerOf(parameters->config).status());
   parameters->units = spec.units();  // of every part
   parameters->elements = spec.whole_parameters();
   parameters->states = [config = parameters->config, spec, tensor](int world_size) {

@@ -47,7 +47,7 @@ absl::StatusOr<model::ModelRun> ModelRunOf(const v1::Config& config) {
 
 zero::ZeroOptions ZeroOptionsOf(const v1::Config& config, const parallel::Group& data) {
   const bool in_sample_order = coordinator::SumsInSampleOrder(config);
-  const absl::StatusOr<const optim::OptimizerRow*> optimizer = optim::FindOptimizer(config.optimizer().name());
+  const absl::StatusOr<const optim::OptimizerRow*> optimizer = optim::OptimizerOf(config);
   ZF_CHECK(optimizer.ok());
   return {.stage = config.parallel().zero_stage(),
           .dtype = ComputeType(config),
@@ -65,7 +65,7 @@ zero::ZeroOptions ZeroOptionsOf(const v1::Config& config, const parallel::Group&
 absl::StatusOr<RankPlan> RankPlan::Of(const v1::Config& config, const parallel::Mesh& mesh) {
   const model::ModelPart part = {.index = mesh.tensor().rank, .count = mesh.tensor().size()};
   ZF_ASSIGN_OR_RETURN(model::ModelSpec spec, model::ModelSpec::Create(config.model(), part));
-  ZF_RETURN_IF_ERROR(optim::FindOptimizer(config.optimizer().name()).status());
+  ZF_RETURN_IF_ERROR(optim::OptimizerOf(config).status());
   ZF_ASSIGN_OR_RETURN(const model::ModelRun run, ModelRunOf(config));
   return RankPlan(config, mesh, std::move(spec), run);
 }

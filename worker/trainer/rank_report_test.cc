@@ -29,7 +29,7 @@ TEST(RankReport, HoldsMemoryAndCollectives) {
   v1::RankReport report = BuildRankReport(0, *on_device, *on_host, parallel::GroupCommunicators(std::move(group)),
                                           {.to_host = {2, 64}, .to_device = {3, 96}});
   EXPECT_EQ(report.device_memory().at("optimizer").current(), 4000);
-  EXPECT_EQ(report.device_memory().size(), 6u);
+  EXPECT_EQ(report.device_memory().size(), 7u);
   EXPECT_EQ(report.host_memory().at("buffers").current(), 0);
   EXPECT_GT(report.rss_peak_bytes(), 0);
   ASSERT_EQ(report.collectives_size(), 1);

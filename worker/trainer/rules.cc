@@ -46,7 +46,7 @@ double Parameters(const Config& c) {
 }
 
 double Tokens(const Config& c) {
-  return static_cast<double>(c.steps()) * static_cast<double>(c.batch().global_sequences()) *
+  return coordinator::SequencesInAll(c.batch(), static_cast<double>(c.steps())) *
          static_cast<double>(c.model().context());
 }
 
@@ -230,6 +230,19 @@ const std::vector<Rule>& ModelAndData() {
   return rules;
 }
 
+// The first entry of batch.schedule that the ranks cannot share.
+std::string UnevenSchedule(const Config& c) {
+  Config one = c;
+  one.mutable_batch()->clear_schedule();
+  for (const int64_t sequences : c.batch().schedule()) {
+    one.mutable_batch()->set_global_sequences(sequences);
+    if (!coordinator::CanShare(one, Groups(c))) return UnevenBatch(one);
+  }
+  return "";
+}
+
+int64_t FewestLeaves(const Config& c) { return coordinator::LeavesOf(c, coordinator::LeastSequences(c.batch())); }
+
 const std::vector<Rule>& ParallelAndBatch() {
   static const std::vector<Rule>& rules = *new std::vector<Rule>{
       {{"parallel.sequence", "parallel.tensor"},
@@ -258,14 +271,25 @@ const std::vector<Rule>& ParallelAndBatch() {
          return StrCat("must be 0 with parallel.tensor ", c.parallel().tensor(),
                        ", whose ranks compute parts of a micro-batch, got ", c.integrity().replay_every_steps());
        }},
+      {{"batch.schedule", "batch.schedule_steps"},
+       [](const Config& c) { return !coordinator::ScheduleError(c.batch()).empty(); },
+       [](const Config& c) { return coordinator::ScheduleError(c.batch()); }},
+      {{"batch.schedule", "model.torch"},
+       [](const Config& c) { return IsTorch(c) && c.batch().schedule_size() > 0; },
+       [](const Config&) -> std::string {
+         return "is not supported with model.torch, whose loops count steps of one size; leave it out";
+       }},
       {{"batch.global_sequences", "batch.micro_sequences", "parallel.workers", "parallel.tensor"},
-       [](const Config& c) { return !coordinator::CanShare(c, Groups(c)); },
+       [](const Config& c) { return !coordinator::CanShare(c, Groups(c)) && UnevenSchedule(c).empty(); },
        UnevenBatch},
+      {{"batch.schedule", "batch.micro_sequences", "parallel.workers", "parallel.tensor"},
+       [](const Config& c) { return !UnevenSchedule(c).empty(); },
+       UnevenSchedule},
       {{"parallel.workers", "reduce.order", "batch.global_sequences", "batch.micro_sequences", "parallel.tensor"},
-       [](const Config& c) { return coordinator::SumsInSampleOrder(c) && coordinator::LeavesOf(c) < Groups(c); },
+       [](const Config& c) { return coordinator::SumsInSampleOrder(c) && FewestLeaves(c) < Groups(c); },
        [](const Config& c) {
-         return StrCat("a step has ", coordinator::LeavesOf(c), " micro-batches, too few for ", c.parallel().workers(),
-                       " workers; at most ", coordinator::LeavesOf(c) * c.parallel().tensor(), " can share it");
+         return StrCat("a step has ", FewestLeaves(c), " micro-batches, too few for ", c.parallel().workers(),
+                       " workers; at most ", FewestLeaves(c) * c.parallel().tensor(), " can share it");
        }},
       {{"parallel.team", "reduce.order", "parallel.workers", "parallel.tensor"},
        [](const Config& c) {

@@ -2,6 +2,7 @@
 #include "worker/trainer/state_loader.h"
 
 #include <span>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
@@ -43,8 +44,13 @@ absl::StatusOr<LoadedFrom> StateLoader::Load(const std::string& step_dir, const 
     if (!kept) note(absl::StrCat(copied.message(), "; reading ", step_dir, " instead"));
   }
   // A checkpoint of step 0 may have been written for another optimizer: its weights are what counts.
-  const bool same_optimizer = &checkpoint::StoredOptimizer(manifest) == &view_.layout.optimizer();
+  const bool same_optimizer =
+      std::string_view(checkpoint::StoredOptimizer(manifest).name) == view_.layout.optimizer().name;
   if (!kept) ZF_RETURN_IF_ERROR(ReadShards(step_dir, manifest, same_optimizer));
+  if (view_.layout.optimizer().averages() && !checkpoint::StoredOptimizer(manifest).averages() && manifest.step() > 0 &&
+      view_.mesh.rank() == 0) {
+    note(absl::StrCat("checkpoint ", step_dir, " holds no average of the weights (ema): it begins with its weights"));
+  }
   ZF_RETURN_IF_ERROR(NoFaultOf(step_dir, LoadFrozen()));
   if (view_.base_digest != manifest.base_xxh3_128()) {
     return absl::OutOfRangeError(absl::StrCat("init_from: ", config_.init_from(), " has XXH3-128 ", view_.base_digest,
@@ -158,12 +164,20 @@ absl::Status StateLoader::ReadShards(const std::string& step_dir, const v1::Chec
     ZF_RETURN_IF_ERROR(state.Clear(device_.ops(), *view_.stream));
   }
   if (!with_states) ZF_RETURN_IF_ERROR(view_.engine->Initialize(config_.seed()));
+  // An average that is not stored begins with the weights; one that is not kept is left out.
+  const bool averages = view_.layout.optimizer().averages();
+  const bool begins = averages && !(with_states && checkpoint::StoredOptimizer(manifest).averages());
   return checkpoint::LoadRanges(
       step_dir, manifest, checkpoint::StoredPlaces(spec_, manifest, view_.spec.ToWhole(state.RangesToLoad())),
       [&](int vector, int64_t offset, std::span<const float> values) {
-        if (vector > 0 && !with_states) return absl::OkStatus();
-        ZF_RETURN_IF_ERROR(state.CopyIn(device_, *view_.stream, static_cast<size_t>(vector), offset,
-                                        static_cast<int64_t>(values.size()), values.data()));
+        const auto copy_to = [&](size_t to) {
+          return state.CopyIn(device_, *view_.stream, to, offset, static_cast<int64_t>(values.size()), values.data());
+        };
+        if (vector > 0 && (!with_states || static_cast<size_t>(vector) >= state.vector_count())) {
+          return absl::OkStatus();
+        }
+        ZF_RETURN_IF_ERROR(copy_to(static_cast<size_t>(vector)));
+        if (vector == 0 && begins) ZF_RETURN_IF_ERROR(copy_to(state.vector_count() - 1));
         return view_.stream->Synchronize();
       });
 }

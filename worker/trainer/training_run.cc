@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/digest.h"
 #include "base/status.h"
+#include "coordinator/batch_shares.h"
 #include "coordinator/config_digest.h"
 #include "worker/checkpoint/catalog.h"
 #include "worker/checkpoint/manifest.h"
@@ -21,6 +22,7 @@
 #include "worker/optim/optimizer.h"
 #include "worker/optim/schedule.h"
 #include "worker/trainer/rank_report.h"
+#include "worker/trainer/rules_of_learning.h"
 #include "worker/trainer/tensor_table.h"
 #include "worker/zero/divergence.h"
 #include "worker/zero/memory_plan.h"
@@ -83,6 +85,18 @@ absl::Status CheckOffloadOn(const v1::OffloadConfig& config, const device::Devic
   return absl::OkStatus();
 }
 
+absl::Status CheckHistogramsOn(const v1::HistogramsConfig& config, const device::Device& device) {
+  if (config.every_steps() == 0 || device.host_addressable()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("histograms.every_steps: must be 0 on device ", device.kind(), ", got ", config.every_steps()));
+}
+
+absl::Status CheckAverageOn(const v1::Config& config, const device::Device& device) {
+  if (AveragesOn(config, device.kind())) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("ema.decay: on device ", device.kind(), " needs offload.optimizer cpu and offload.fraction 1"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Config& config, device::Device& device,
@@ -96,10 +110,12 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Conf
   if (snapshots == nullptr) snapshots = std::make_shared<SnapshotStore>();
   std::unique_ptr<TrainingRun> run(
       new TrainingRun(config, std::move(spec), device, clock, metrics, std::move(snapshots)));
-  ZF_ASSIGN_OR_RETURN(const optim::OptimizerRow* optimizer, optim::FindOptimizer(config.optimizer().name()));
+  ZF_ASSIGN_OR_RETURN(const optim::OptimizerRow* optimizer, optim::OptimizerOf(config));
   ZF_RETURN_IF_ERROR(CheckOptimizerOn(*optimizer, device));
   ZF_RETURN_IF_ERROR(CheckIntegrityOn(config.integrity(), device));
   ZF_RETURN_IF_ERROR(CheckOffloadOn(config.offload(), device));
+  ZF_RETURN_IF_ERROR(CheckAverageOn(config, device));
+  ZF_RETURN_IF_ERROR(CheckHistogramsOn(config.histograms(), device));
   ZF_RETURN_IF_ERROR(CheckPackingOn(config.data(), device));
   ZF_RETURN_IF_ERROR(CheckHeadsOn(config.model(), device));
   ZF_ASSIGN_OR_RETURN(model::ModelRun how, ModelRunOf(config));
@@ -115,8 +131,8 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Conf
       fact.set_value(value);
     }
   }
-  const double tokens =
-      static_cast<double>(config.steps()) * config.batch().global_sequences() * config.model().context();
+  const double tokens = coordinator::SequencesInAll(config.batch(), static_cast<double>(config.steps())) *
+                        static_cast<double>(config.model().context());
   const double flops = run->spec_.FlopsPerToken() * tokens / config.parallel().workers();
   run->peak_.emplace(device, how.dtype, PeakMeter::IsWorthCare(flops));
   return run;
@@ -212,7 +228,8 @@ absl::Status TrainingRun::WarmUp(int64_t step) {
   if (device_.host_addressable()) return absl::OkStatus();
   const zero::StepInput input{.step = step + 1,
                               .learning_rate = config_.optimizer().learning_rate(),
-                              .tokens = config_.batch().global_sequences() * config_.model().context()};
+                              .tokens = TokensOf(step + 1),
+                              .batch = BatchOf(step + 1)};
   const bool evaluates = feed_->has_validation() && config_.evaluate().every_steps() > 0;
   struct Shape {
     int set;
@@ -230,6 +247,16 @@ absl::Status TrainingRun::WarmUp(int64_t step) {
   return absl::OkStatus();
 }
 
+int64_t TrainingRun::TokensOf(int64_t step) const {
+  return coordinator::SequencesOf(config_.batch(), step) * config_.model().context();
+}
+
+zero::StepBatch TrainingRun::BatchOf(int64_t step) const {
+  const int64_t sequences = coordinator::SequencesOf(config_.batch(), step);
+  return {.micro_batches = coordinator::MicroBatchesOf(config_, view_->mesh.data().size(), sequences),
+          .leaves = coordinator::LeavesOf(config_, sequences)};
+}
+
 absl::Status TrainingRun::Launch(int64_t step, const StepRequests& asked) {
   ZF_RETURN_IF_ERROR(peak_->Again(*view_));
   view_->launches.push_back(
@@ -241,7 +268,11 @@ absl::Status TrainingRun::Launch(int64_t step, const StepRequests& asked) {
       .flags = (asked.stop ? kStopFlag : 0) | (asked.sending ? kSendingFlag : 0) | (asked.save ? kSaveFlag : 0),
       .checks = ChecksOf(config_.integrity(), step),
       .delayed = IsDelayed(config_.offload().delayed_update(), step),
-      .looks_ahead = config_.offload().delayed_update().lookahead()};
+      .looks_ahead = config_.offload().delayed_update().lookahead(),
+      .batch = BatchOf(step),
+      .ema_decay = config_.ema().decay(),
+      .ema_start = config_.ema().start_step(),
+      .histograms = DrawsHistogramsOf(step)};
   if (trace_ != nullptr && trace_->Wants(step)) {
     ZF_ASSIGN_OR_RETURN(input.traced_since, trace_->Begin(*view_->stream));
   }
@@ -274,7 +305,7 @@ absl::StatusOr<TrainingRun::StepOutcome> TrainingRun::Collect() {
   double now = clock_.MonotonicSeconds();
   double seconds = std::max(now - std::max(launched.at, view_->collected_at), 1e-9);
   view_->collected_at = now;
-  int64_t tokens = config_.batch().global_sequences() * config_.model().context();
+  const int64_t tokens = TokensOf(result.step);
   StepOutcome outcome;
   outcome.stop = (result.flags & kStopFlag) != 0;
   outcome.sending = (result.flags & kSendingFlag) != 0;
@@ -337,6 +368,37 @@ void TrainingRun::ExportDeviceMemory() {
   }
 }
 
+bool TrainingRun::DrawsHistogramsOf(int64_t step) const {
+  const int64_t every = config_.histograms().every_steps();
+  return every > 0 && step % every == 0;
+}
+
+absl::StatusOr<std::vector<v1::HistogramEvent>> TrainingRun::Histograms(int64_t step) {
+  ZF_ASSIGN_OR_RETURN(const std::vector<zero::TensorSpreads> spreads, view_->engine->TakeHistograms());
+  std::vector<v1::HistogramEvent> events;
+  const auto add = [&](const std::string& tensor, const char* values, const zero::Spread& spread) {
+    if (spread.count == 0) return;
+    v1::HistogramEvent& event = events.emplace_back();
+    event.set_step(step);
+    event.set_tensor(tensor);
+    event.set_values(values);
+    event.set_least(spread.least);
+    event.set_most(spread.most);
+    event.set_count(spread.count);
+    event.set_sum(spread.sum.Value());
+    event.set_sum_of_squares(spread.squares.Value());
+    for (const zero::Spread::Bucket& bucket : spread.Buckets()) {
+      event.add_limits(bucket.limit);
+      event.add_counts(bucket.count);
+    }
+  };
+  for (const zero::TensorSpreads& one : spreads) {
+    add(one.tensor, "weights", one.weights);
+    add(one.tensor, "gradients", one.gradients);
+  }
+  return events;
+}
+
 bool TrainingRun::EvaluatesAfter(int64_t step) const {
   int64_t every = config_.evaluate().every_steps();
   return feed_->has_validation() && every > 0 && (step % every == 0 || step == config_.steps());
@@ -345,6 +407,8 @@ bool TrainingRun::EvaluatesAfter(int64_t step) const {
 absl::StatusOr<v1::EvaluateEvent> TrainingRun::Evaluate(int64_t step) {
   const double began = clock_.MonotonicSeconds();
   ZF_RETURN_IF_ERROR(view_->engine->Flush());
+  const bool of_average = config_.evaluate().weights() == "ema";
+  if (of_average) ZF_RETURN_IF_ERROR(view_->engine->PublishAverage());
   v1::EvaluateEvent event;
   event.set_step(step);
   double loss_of_all = 0, tokens_of_all = 0;
@@ -363,6 +427,7 @@ absl::StatusOr<v1::EvaluateEvent> TrainingRun::Evaluate(int64_t step) {
     one.set_name(name);
     one.set_loss(loss_sum / tokens);
   }
+  if (of_average) ZF_RETURN_IF_ERROR(view_->engine->PublishWeights());
   event.set_loss(loss_of_all / tokens_of_all);
   best_->Evaluated(event);
   if (trace_ != nullptr) trace_->AddPause("evaluate", clock_.MonotonicSeconds() - began);

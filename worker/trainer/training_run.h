@@ -117,6 +117,10 @@ class TrainingRun {
   // FailedPrecondition, with the verdict (zero::DivergenceOf), if the step has diverged; the view cannot go on then.
   absl::StatusOr<StepOutcome> Collect();
   bool EvaluatesAfter(int64_t step) const;
+  // Whether histograms are made of this step, and those, two for each tensor that is trained: on every rank, once it is
+  // collected.
+  bool DrawsHistogramsOf(int64_t step) const;
+  absl::StatusOr<std::vector<v1::HistogramEvent>> Histograms(int64_t step);
   absl::StatusOr<v1::EvaluateEvent> Evaluate(int64_t step);
   // Within a view: what evaluations have come to, and whether they end the run.
   const BestLoss& best() const { return *best_; }
@@ -151,6 +155,9 @@ class TrainingRun {
   absl::Status WarmUp(int64_t step);
   void ExportFigures(const StepOutcome& outcome, const zero::StepResult& result);
   void ExportDeviceMemory();
+  // A step's tokens, and what its batch is cut into.
+  int64_t TokensOf(int64_t step) const;
+  zero::StepBatch BatchOf(int64_t step) const;
   v1::CheckpointManifest Manifest(int64_t step) const;
 
   const v1::Config config_;

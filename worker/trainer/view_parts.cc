@@ -19,8 +19,8 @@ absl::Status CheckShares(const v1::Config& config, const parallel::Group& data) 
   if (coordinator::CanShare(config, data.size())) return absl::OkStatus();
   const v1::BatchConfig& batch = config.batch();
   return absl::FailedPreconditionError(
-      absl::StrCat("batch.global_sequences: ", batch.global_sequences(), " cannot be shared equally by ", data.size(),
-                   " ranks in micro-batches of ", batch.micro_sequences(), " sequences"));
+      absl::StrCat("batch.global_sequences: ", coordinator::BatchText(batch), " cannot be shared equally by ",
+                   data.size(), " ranks in micro-batches of ", batch.micro_sequences(), " sequences"));
 }
 
 absl::StatusOr<LiveStates> ReadLive(zero::SaveFrom from, const zero::ZeroLayout& layout, device::Device& device,

@@ -76,7 +76,9 @@ class WorkerLife {
   absl::Status TrainToTheEnd();
   bool SavesAfter(int64_t step) const;
   // Whether something after this step needs its outcome, and that of all before it.
-  bool Settles(int64_t step) const { return SavesAfter(step) || run_->EvaluatesAfter(step) || rounds_.Due(step); }
+  bool Settles(int64_t step) const {
+    return SavesAfter(step) || run_->EvaluatesAfter(step) || run_->DrawsHistogramsOf(step) || rounds_.Due(step);
+  }
   // What some rank has asked of all, in a step that was collected.
   struct Asked {
     bool stop = false, save = false;

@@ -180,6 +180,15 @@ absl::Status WorkerLife::CollectStep(Asked* asked) {
 }
 
 absl::Status WorkerLife::AfterStep(int64_t step, const Asked& asked) {
+  if (run_->DrawsHistogramsOf(step)) {
+    ZF_ASSIGN_OR_RETURN(std::vector<v1::HistogramEvent> histograms, run_->Histograms(step));
+    for (v1::HistogramEvent& histogram : histograms) {
+      if (run_->mesh().rank() != 0) break;
+      v1::WorkerMessage message;
+      *message.mutable_event()->mutable_histogram() = std::move(histogram);
+      ZF_RETURN_IF_ERROR(Send(std::move(message)));
+    }
+  }
   if (run_->EvaluatesAfter(step)) {
     ZF_ASSIGN_OR_RETURN(v1::EvaluateEvent evaluation, run_->Evaluate(step));
     v1::WorkerMessage message;

@@ -18,6 +18,7 @@ GradientBuckets::GradientBuckets(const EngineParts& parts, PhaseMarks& marks, de
       marks_(marks),
       resting_(resting),
       at_rest_(std::move(at_rest)),
+      micro_batches_(layout_.options().micro_batches),
       drained_(layout_.units()) {
   for (int i = 0; i < kBuckets; ++i) {
     Bucket& bucket = buckets_[i];
@@ -69,7 +70,7 @@ absl::Status GradientBuckets::Drain(Bucket& bucket) {
   ZF_RETURN_IF_ERROR(bucket.summed.MakeStreamWait(parts_.stream));
   for (const Piece& piece : bucket.pieces) {
     TakeOwned(bucket, piece);
-    if (bucket.micro_batch + 1 < layout_.options().micro_batches) continue;
+    if (bucket.micro_batch + 1 < micro_batches_) continue;
     drained_[piece.unit] += piece.count;
     if (drained_[piece.unit] < layout_.partition().unit(piece.unit).elements()) continue;
     drained_[piece.unit] = 0;

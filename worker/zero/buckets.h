@@ -26,6 +26,7 @@ class GradientBuckets {
   GradientBuckets(const EngineParts& parts, PhaseMarks& marks, device::Tensor resting,
                   std::function<absl::Status(int unit)> at_rest);
 
+  void SetMicroBatches(int64_t count) { micro_batches_ = count; }
   void BeginMicroBatch(int64_t micro_batch) { micro_batch_ = micro_batch; }
   // As ParameterSource::DeliverBand. The last band of a micro-batch sends what is left.
   absl::Status Add(int unit, int64_t begin, int64_t count, const float* values);
@@ -59,7 +60,7 @@ class GradientBuckets {
   const std::function<absl::Status(int unit)> at_rest_;
   std::array<Bucket, kBuckets> buckets_;
   size_t filling_ = 0;
-  int64_t micro_batch_ = 0;
+  int64_t micro_batch_ = 0, micro_batches_;
   int64_t added_ = 0;             // elements of this micro-batch, of all units
   std::vector<int64_t> drained_;  // by unit: elements of the last micro-batch
 };

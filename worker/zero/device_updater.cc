@@ -15,21 +15,21 @@ void UpdateOnDevice(const UpdaterParts& parts, const TrainingState& state, const
     const ZeroLayout::Piece piece = parts.layout.Updated(u);
     const std::vector<device::DecaySegment> segments = state.Segments(u, 0, count);
     state.gate().Await(piece.state_offset, count);
-    parts.layout.optimizer().update(parts.device.ops(), parts.stream,
-                                    {.segments = segments,
-                                     .control = control,
-                                     .gradient = gradients.Offset(piece.gradient_offset),
-                                     .states = state.At(piece.state_offset),
-                                     .parameter = parameters.Offset(piece.parameter_offset)});
+    parts.layout.optimizer().Apply(parts.device.ops(), parts.stream,
+                                   {.segments = segments,
+                                    .control = control,
+                                    .gradient = gradients.Offset(piece.gradient_offset),
+                                    .states = state.At(piece.state_offset),
+                                    .parameter = parameters.Offset(piece.parameter_offset)});
   }
 }
 
-void PublishOnDevice(const UpdaterParts& parts, const TrainingState& state, device::Tensor parameters) {
+void PublishOnDevice(const UpdaterParts& parts, const TrainingState& state, device::Tensor parameters, size_t vector) {
   for (int u = 0; u < parts.layout.units(); ++u) {
     const int64_t count = parts.layout.StaysOnDevice(u);
     if (count == 0) continue;
     const ZeroLayout::Piece piece = parts.layout.Updated(u);
-    parts.device.ops().Convert(parts.stream, count, state.At(piece.state_offset)[0],
+    parts.device.ops().Convert(parts.stream, count, state.At(piece.state_offset)[vector],
                                parameters.Offset(piece.parameter_offset));
   }
 }
@@ -48,8 +48,8 @@ absl::Status DeviceUpdater::Update(const device::StepControl* control, device::T
   return absl::OkStatus();
 }
 
-absl::Status DeviceUpdater::Publish(device::Tensor parameters) {
-  PublishOnDevice(parts_, state_, parameters);
+absl::Status DeviceUpdater::Publish(device::Tensor parameters, size_t vector) {
+  PublishOnDevice(parts_, state_, parameters, vector);
   return absl::OkStatus();
 }
 

@@ -10,7 +10,7 @@ namespace zerofleet::zero {
 // As Updater::Update, one op of the optimizer per unit, and Updater::Publish.
 void UpdateOnDevice(const UpdaterParts& parts, const TrainingState& state, const device::StepControl* control,
                     device::Tensor gradients, device::Tensor parameters);
-void PublishOnDevice(const UpdaterParts& parts, const TrainingState& state, device::Tensor parameters);
+void PublishOnDevice(const UpdaterParts& parts, const TrainingState& state, device::Tensor parameters, size_t vector);
 
 class DeviceUpdater : public Updater {
  public:
@@ -26,7 +26,7 @@ class DeviceUpdater : public Updater {
   absl::StatusOr<bool> Flush(device::Tensor) override { return false; }
   bool updates_behind() const override { return false; }
   absl::Status FinishUnit(int) override { return absl::OkStatus(); }
-  absl::Status Publish(device::Tensor parameters) override;
+  absl::Status Publish(device::Tensor parameters, size_t vector) override;
   LinkTraffic link() const override { return {}; }
 
  private:

@@ -74,7 +74,23 @@ absl::Status ZeroEngine::Initialize(uint64_t seed) {
 
 absl::Status ZeroEngine::PublishLoadedState(const device::StepControl& control) {
   ZF_RETURN_IF_ERROR(SetControl(control));
-  ZF_RETURN_IF_ERROR(updater_->Publish(gatherer_->resting()));
+  return Publish(/*vector=*/0);
+}
+
+absl::Status ZeroEngine::PublishAverage() {
+  ZF_CHECK(launched_.empty() && parts_.layout.optimizer().averages());
+  ZF_RETURN_IF_ERROR(Finish());
+  return Publish(parts_.layout.optimizer().vectors.size() - 1);
+}
+
+absl::Status ZeroEngine::PublishWeights() {
+  ZF_CHECK(launched_.empty());
+  ZF_RETURN_IF_ERROR(Finish());
+  return Publish(/*vector=*/0);
+}
+
+absl::Status ZeroEngine::Publish(size_t vector) {
+  ZF_RETURN_IF_ERROR(updater_->Publish(gatherer_->resting(), vector));
   ZF_RETURN_IF_ERROR(parts_.stream.Synchronize());
   for (int u = 0; u < parts_.layout.units(); ++u) gatherer_->PublishUnit(u);
   return Finish();
@@ -159,10 +175,11 @@ void ZeroEngine::SetWarmingUp(bool warming_up) {
 absl::Status ZeroEngine::RunWithoutUpdate(const StepInput& input, const MicroBatchSource& batches, int64_t passes,
                                           const EvaluationSource& evaluation) {
   const device::StepControl kept = control();
+  SetBatch(input.batch);
   parts_.ops().BeginStep(parts_.stream, DivisorOf(input), control_);
   ZF_RETURN_IF_ERROR(RunMicroBatches(batches));
   ZF_RETURN_IF_ERROR(FinishGradients(input.step));
-  ZF_RETURN_IF_ERROR(sums_->Decide(input.flags, RuleOf(input), control_).status());
+  ZF_RETURN_IF_ERROR(sums_->Decide(batch_, input.flags, RuleOf(input), control_).status());
   // The update runs and is told to do nothing.
   device::StepControl nothing = kept;
   nothing.apply = 0;
@@ -179,7 +196,8 @@ absl::Status ZeroEngine::Launch(const StepInput& input, const MicroBatchSource& 
   ZF_RETURN_IF_ERROR(RunMicroBatches(batches));
   // Every gradient is at rest with its owner; every rank decides alike, before anything changes.
   ZF_RETURN_IF_ERROR(FinishGradients(input.step));
-  ZF_ASSIGN_OR_RETURN(collective::Communicator::Pending scalars, sums_->Decide(input.flags, RuleOf(input), control_));
+  ZF_ASSIGN_OR_RETURN(collective::Communicator::Pending scalars,
+                      sums_->Decide(batch_, input.flags, RuleOf(input), control_));
   // The owners update their shards; where parameters rest whole, the shards are then gathered.
   updater_->SetLearningRate(input.learning_rate);
   ZF_RETURN_IF_ERROR(UpdateAndPublish(input.delayed));
@@ -229,14 +247,21 @@ absl::Status ZeroEngine::Finish() {
 absl::Status ZeroEngine::BeginStep(const StepInput& input, const MicroBatchSource& batches) {
   ZF_CHECK(launched() < kMostLaunchedSteps);
   marks_.Take();  // those of what was done since the last step
+  SetBatch(input.batch);
+  if (input.histograms) histograms_.emplace(parts_);
   marks_.Mark(StepPhase::kData);
   parts_.ops().BeginStep(parts_.stream, DivisorOf(input), control_);
   return guard_->Before(input.checks, control_, RuleOf(input),
                         [&](int number) { return RunMicroBatch(number, /*micro=*/0, batches); });
 }
 
+void ZeroEngine::SetBatch(const StepBatch& batch) {
+  batch_ = batch.micro_batches > 0 ? batch : parts_.layout.most_batch();
+  reducer_->SetBatch(batch_);
+}
+
 absl::Status ZeroEngine::RunMicroBatches(const MicroBatchSource& batches) {
-  for (int64_t micro = 0; micro < parts_.layout.options().micro_batches; ++micro) {
+  for (int64_t micro = 0; micro < batch_.micro_batches; ++micro) {
     const auto run = [&] { return RunMicroBatch(parts_.communicator.rank(), micro, batches); };
     ZF_RETURN_IF_ERROR(micro == 0 ? guard_->RunFirst(run) : run());
   }
@@ -297,11 +322,26 @@ void ZeroEngine::ZeroHeld(int unit, int64_t begin, int64_t count, float* gradien
 device::StepRule ZeroEngine::RuleOf(const StepInput& input) const {
   device::StepRule rule =
       optim::StepRuleOf(optimizer_, static_cast<double>(input.tokens), input.learning_rate, loss_scaling_);
+  rule.ema_decay = input.ema_decay;
+  rule.ema_start = input.ema_start;
   rule.looks_ahead = input.delayed && input.looks_ahead;
   return rule;
 }
 
+absl::StatusOr<std::vector<TensorSpreads>> ZeroEngine::TakeHistograms() {
+  ZF_CHECK(launched_.empty() && histograms_.has_value());
+  ZF_RETURN_IF_ERROR(Finish());
+  ZF_RETURN_IF_ERROR(histograms_->AddWeights(state()));
+  absl::StatusOr<std::vector<TensorSpreads>> spreads = histograms_->Sum();
+  histograms_.reset();
+  return spreads;
+}
+
 absl::Status ZeroEngine::GradientAtRest(int unit, device::Tensor shard) {
+  if (histograms_) {
+    ZF_RETURN_IF_ERROR(parts_.stream.Synchronize());
+    histograms_->AddGradient(unit, shard, control_->loss_scale);
+  }
   sums_->AddSquares(unit, shard);
   return updater_->TakeGradient(unit, shard);
 }

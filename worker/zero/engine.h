@@ -10,6 +10,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "worker/device/step_control.h"
 #include "worker/model/model.h"
 #include "worker/zero/engine_parts.h"
+#include "worker/zero/histograms.h"
 #include "worker/zero/integrity.h"
 #include "worker/zero/phases.h"
 #include "zerofleet/v1/config.pb.h"
@@ -43,6 +45,10 @@ struct StepInput {
   bool looks_ahead = false;  // and then leaves the parameters ahead of the weights (device::UpdateFactors)
   // The result has spans since this event; null: none.
   std::shared_ptr<device::Event> traced_since = nullptr;
+  StepBatch batch = {};  // without micro-batches: the layout's largest
+  double ema_decay = 0;  // of the average of the weights, where the optimizer's row has one
+  int64_t ema_start = 0;
+  bool histograms = false;  // TakeHistograms has the step's
 };
 
 struct StepResult {
@@ -76,8 +82,14 @@ class ZeroEngine : private model::ParameterSource {
   // Fresh weights from the seed. Or, after the state was loaded: makes the parameters from the master weights.
   absl::Status Initialize(uint64_t seed);
   absl::Status PublishLoadedState(const device::StepControl& control);
-  // Before the latter, where every rank has loaded what it stores and the stage keeps more than that: the rest, from
-  // the ranks that own it.
+  // Once a step that asked for them is collected, and nothing launched since: on every rank.
+  absl::StatusOr<std::vector<TensorSpreads>> TakeHistograms();
+  // Between steps, all of which were collected: makes the parameters from the average of the weights, for evaluations,
+  // and from the weights again. Nothing may be held back (Flush).
+  absl::Status PublishAverage();
+  absl::Status PublishWeights();
+  // Before PublishLoadedState, where every rank has loaded what it stores and the stage keeps more than that: the rest,
+  // from the ranks that own it.
   absl::Status GatherLoadedState();
   // Before either: parameters that rest with this rank of units that are frozen, `values` for `offset` on
   // (ZeroLayout::RestingParameters). Without it they are Initialize's.
@@ -136,6 +148,8 @@ class ZeroEngine : private model::ParameterSource {
   absl::Status SetControl(const device::StepControl& control);
   absl::Status RunWithoutUpdate(const StepInput& input, const MicroBatchSource& batches, int64_t passes,
                                 const EvaluationSource& evaluation);
+  void SetBatch(const StepBatch& batch);
+  absl::Status Publish(size_t vector);
   absl::Status BeginStep(const StepInput& input, const MicroBatchSource& batches);
   absl::Status RunMicroBatches(const MicroBatchSource& batches);
   absl::Status RunMicroBatch(int number, int64_t micro, const MicroBatchSource& batches);
@@ -160,8 +174,10 @@ class ZeroEngine : private model::ParameterSource {
   const std::unique_ptr<GradientReducer> reducer_;
   const std::unique_ptr<CommunicatorTensorGroup> tensor_group_;  // null: the model is whole
   const std::unique_ptr<Updater> updater_;
-  int finished_units_;  // by the updater, of the last update, and published
-  void* scratch_;       // the model's, free between passes
+  StepBatch batch_;                       // of the step in progress
+  std::optional<Histograms> histograms_;  // of the last step that asked for them
+  int finished_units_;                    // by the updater, of the last update, and published
+  void* scratch_;                         // the model's, free between passes
   const std::unique_ptr<StepSums> sums_;
   device::StepControl* control_;  // device memory
   device::StepControl* results_;  // host memory: kMostLaunchedSteps copies of control_, taken in turn

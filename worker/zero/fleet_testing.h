@@ -69,14 +69,25 @@ struct FleetSetup {
   // For a foreign model (worker/model/foreign_testing.h): what computes a rank's passes, over samples numbered from
   // step.
   std::function<std::unique_ptr<model::ForeignPasses>(int rank)> make_passes = nullptr;
-  std::vector<std::string> freeze = {};  // patterns of tensors (ModelSpec::Freeze)
-  bool rows_apart = false;               // no buffer shares memory with another
+  double ema_decay = 0;  // of an average of the weights
+  int64_t ema_start = 1;
+  bool histograms = false;                                   // of every step
+  std::function<int64_t(int64_t step)> leaves_of = nullptr;  // in the order of samples: of steps smaller than `leaves`
+  std::vector<std::string> freeze = {};                      // patterns of tensors (ModelSpec::Freeze)
+  bool rows_apart = false;                                   // no buffer shares memory with another
   // Another device for each rank than CreateDevice's, and another group than threads of one process.
   std::function<std::unique_ptr<device::Device>(int rank)> make_device = nullptr;
   std::function<std::vector<std::unique_ptr<collective::Communicator>>(const char* name,
                                                                        const std::vector<device::Device*>& devices)>
       make_group = nullptr;
 };
+
+inline const optim::OptimizerRow* OptimizerRowOf(const FleetSetup& setup) {
+  v1::Config config;
+  config.mutable_optimizer()->set_name(setup.optimizer);
+  config.mutable_ema()->set_decay(setup.ema_decay);
+  return *optim::OptimizerOf(config);
+}
 
 inline StatePlacement PlacementOf(const FleetSetup& setup) {
   StatePlacement placement = setup.placement;
@@ -138,7 +149,7 @@ class TestRank {
                         .micro_batches = MicroBatches(setup),
                         .rank = communicator_->rank(),
                         .world_size = setup.world_size,
-                        .optimizer = *optim::FindOptimizer(setup.optimizer),
+                        .optimizer = OptimizerRowOf(setup),
                         .reduce = setup.reduce,
                         .order = setup.leaves > 0 ? ReduceOrder::kSamples : ReduceOrder::kRanks,
                         .leaves = setup.leaves,
@@ -200,8 +211,15 @@ class TestRank {
                                            : setup_.global_sequences * setup_.model.context();
     const StepChecks checks = step % setup_.check_every == 0 ? setup_.checks : StepChecks();
     const bool delayed = setup_.delay_after > 0 && step > setup_.delay_after;
-    return engine_->Launch({step, setup_.learning_rate, tokens, flags, checks, delayed, setup_.looks_ahead},
-                           [&](int number, int64_t micro) { return BatchOf(number, step, micro); });
+    StepInput input{step, setup_.learning_rate, tokens, flags, checks, delayed, setup_.looks_ahead};
+    if (setup_.leaves_of) {
+      input.batch = {CeilDivide(setup_.leaves_of(step), setup_.world_size), setup_.leaves_of(step)};
+      input.tokens = setup_.leaves_of(step) * sequences() * setup_.model.context();
+    }
+    input.ema_decay = setup_.ema_decay;
+    input.ema_start = setup_.ema_start;
+    input.histograms = setup_.histograms;
+    return engine_->Launch(input, [&](int number, int64_t micro) { return BatchOf(number, step, micro); });
   }
 
   // `count` floats of device memory, as they are when everything enqueued is done.
@@ -239,7 +257,8 @@ class TestRank {
     std::vector<int32_t> all(setup_.global_sequences * (context + 1));
     for (int32_t& token : all) token = static_cast<int32_t>(random() % setup_.model.vocab());
     int64_t first = number * count * setup_.micro_batches + micro * count;
-    if (setup_.leaves > 0) first = (micro * setup_.world_size + number) % setup_.leaves * count;
+    const int64_t leaves = setup_.leaves_of ? setup_.leaves_of(step) : setup_.leaves;
+    if (leaves > 0) first = (micro * setup_.world_size + number) % leaves * count;
     // Pinned and never written again, so that the host does not wait for the copy.
     const int64_t bytes = 2 * count * context * static_cast<int64_t>(sizeof(int32_t));
     batches_.push_back(*device_->ReserveHost(bytes));
@@ -360,7 +379,7 @@ inline FleetResult TrainFleet(const FleetSetup& setup) {
   FleetResult result;
   int64_t parameters = model::ModelSpec::Create(setup.model)->parameters();
   absl::Mutex mutex;  // parts of a model have some tensors in common
-  result.states.assign((*optim::FindOptimizer(setup.optimizer))->vectors.size(), std::vector<float>(parameters));
+  result.states.assign(OptimizerRowOf(setup)->vectors.size(), std::vector<float>(parameters));
   RunFleet(setup, [&](TestRank& rank) {
     ZF_CHECK(rank.engine().Initialize(setup.seed).ok());
     const auto collect = [&] {

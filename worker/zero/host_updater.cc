@@ -274,29 +274,29 @@ absl::Status HostUpdater::UpdateTile(const device::StepControl& control, const d
   const std::vector<device::DecaySegment> segments = state_.Segments(place.unit, place.begin, place.count);
   state_.gate().Await(place.state_offset, place.count);
   return WithStates(tile, /*changes=*/true, [&](const optim::StateTensors& states) {
-    parts_.layout.optimizer().update(host_.ops(), *host_stream_,
-                                     {.segments = segments,
-                                      .control = &control,
-                                      .gradient = GradientAt(gradients, place.state_offset),
-                                      .states = states,
-                                      .parameter = to});
+    parts_.layout.optimizer().Apply(host_.ops(), *host_stream_,
+                                    {.segments = segments,
+                                     .control = &control,
+                                     .gradient = GradientAt(gradients, place.state_offset),
+                                     .states = states,
+                                     .parameter = to});
   });
 }
 
-absl::Status HostUpdater::SendMaster(int unit, device::Tensor parameters) {
+absl::Status HostUpdater::SendMaster(int unit, device::Tensor parameters, size_t vector) {
   return SendUnit(unit, parameters, [&](size_t tile, device::Tensor to) {
     return WithStates(tile, /*changes=*/false, [&](const optim::StateTensors& states) {
-      host_.ops().Convert(*host_stream_, state_tiles_[tile].count, states[0], to);
+      host_.ops().Convert(*host_stream_, state_tiles_[tile].count, states[vector], to);
     });
   });
 }
 
-absl::Status HostUpdater::Publish(device::Tensor parameters) {
+absl::Status HostUpdater::Publish(device::Tensor parameters, size_t vector) {
   ZF_RETURN_IF_ERROR(streams_made_);
   held_ = kNone;
-  PublishOnDevice(parts_, state_, parameters);
+  PublishOnDevice(parts_, state_, parameters, vector);
   up_->Wait(*parts_.stream.Record());
-  for (int u = 0; u < parts_.layout.units(); ++u) ZF_RETURN_IF_ERROR(SendMaster(u, parameters));
+  for (int u = 0; u < parts_.layout.units(); ++u) ZF_RETURN_IF_ERROR(SendMaster(u, parameters, vector));
   parts_.stream.Wait(*up_->Record());
   return absl::OkStatus();
 }

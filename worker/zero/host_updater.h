@@ -52,7 +52,7 @@ class HostUpdater : public Updater {
   absl::StatusOr<bool> Flush(device::Tensor parameters) override;
   bool updates_behind() const override { return !parts_.device.host_addressable(); }
   absl::Status FinishUnit(int unit) override;
-  absl::Status Publish(device::Tensor parameters) override;
+  absl::Status Publish(device::Tensor parameters, size_t vector) override;
   LinkTraffic link() const override;
 
  private:
@@ -79,7 +79,7 @@ class HostUpdater : public Updater {
   }
   absl::Status CopyDown(int step, int unit, device::Tensor gradient);
   // Its parameters as the master weights say.
-  absl::Status SendMaster(int unit, device::Tensor parameters);
+  absl::Status SendMaster(int unit, device::Tensor parameters, size_t vector = 0);
   // Updates the unit's states as guessed, not its parameters.
   absl::Status UpdateAhead(int unit);
   // `flushes`: no step is held behind it, and the parameters become the weights themselves.

@@ -106,14 +106,14 @@ std::vector<ZeroLayout::ShardRange> ZeroLayout::CountedIn(const model::ModelSpec
   return counted;
 }
 
-int ZeroLayout::Contributors(int64_t micro_batch) const {
+int ZeroLayout::Contributors(const StepBatch& batch, int64_t micro_batch) const {
   if (!chains()) return options_.world_size;
-  return static_cast<int>(coordinator::RanksInRound(options_.leaves, options_.world_size, micro_batch));
+  return static_cast<int>(coordinator::RanksInRound(batch.leaves, options_.world_size, micro_batch));
 }
 
-int64_t ZeroLayout::CountedMicroBatches() const {
-  const int64_t last = options_.micro_batches - 1;
-  return options_.rank < Contributors(last) ? last + 1 : last;
+int64_t ZeroLayout::CountedMicroBatches(const StepBatch& batch) const {
+  const int64_t last = batch.micro_batches - 1;
+  return options_.rank < Contributors(batch, last) ? last + 1 : last;
 }
 
 int64_t ZeroLayout::StaysOnDevice(int unit) const {

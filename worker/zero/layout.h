@@ -23,7 +23,7 @@ namespace zerofleet::zero {
 struct ZeroOptions {
   int stage = 0;
   device::DType dtype = device::DType::kBF16;  // of parameters, activations, and gradients on the wire
-  int64_t micro_batches = 1;                   // per optimizer step
+  int64_t micro_batches = 1;                   // per optimizer step, of the largest one
   int rank = 0, world_size = 1;                // of the data group
   const optim::OptimizerRow* optimizer = &optim::Optimizers().front();
   ReduceEvery reduce = ReduceEvery::kMicroBatch;  // makes no difference to a step of one micro-batch
@@ -31,6 +31,11 @@ struct ZeroOptions {
   int64_t leaves = 0;        // in the order of samples: micro-batches of all ranks per step; the last ranks may idle
   int64_t bucket_bytes = 0;  // gradients travel in buckets of this size; 0: a unit at a time
   StatePlacement placement = {};
+};
+
+// What a step's batch is cut into: micro-batches of each rank, and in the order of samples those of all.
+struct StepBatch {
+  int64_t micro_batches = 0, leaves = 0;
 };
 
 class ZeroLayout {
@@ -77,9 +82,11 @@ class ZeroLayout {
   bool chains() const { return options_.order == ReduceOrder::kSamples; }
   // How many of the ranks, the first ones, compute a leaf in a round; the others run a pass that does not count. A
   // chain may end within its last round.
-  int Contributors(int64_t micro_batch) const;
+  int Contributors(const StepBatch& batch, int64_t micro_batch) const;
   // This rank's micro-batches that count: all, or all but the last.
-  int64_t CountedMicroBatches() const;
+  int64_t CountedMicroBatches(const StepBatch& batch) const;
+  // The largest step there may be.
+  StepBatch most_batch() const { return {options_.micro_batches, options_.leaves}; }
 
   // One micro-batch: gradients travel and rest in the compute type. Several: they are summed in fp32, so they rest in
   // fp32; stages that keep them whole then also reduce them in fp32, once; those that split them reduce each

@@ -145,17 +145,22 @@ void MuonUpdater::UpdateMatrix(const Step& step, const Run& run) {
     master[i] = master[i] * decay - size * direction[i];
     Store(parameter, i, master[i]);
   }
+  if (!parts_.layout.optimizer().averages()) return;
+  ops.Average(parts_.stream, {.count = run.flat_end - run.flat_begin,
+                              .control = &step.control,
+                              .weights = master,
+                              .average = static_cast<float*>(state().At(step.piece.state_offset + from).back().data)});
 }
 
 void MuonUpdater::UpdateRest(int unit, const Step& step, const Run& run) {
   const int64_t from = run.flat_begin - step.piece.flat_begin, count = run.flat_end - run.flat_begin;
   const std::vector<device::DecaySegment> segments = state().Segments(unit, from, count);
-  parts_.layout.optimizer().update(parts_.device.ops(), parts_.stream,
-                                   {.segments = segments,
-                                    .control = &step.control,
-                                    .gradient = step.gradients.Offset(step.piece.gradient_offset + from),
-                                    .states = state().At(step.piece.state_offset + from),
-                                    .parameter = step.parameters.Offset(step.piece.parameter_offset + from)});
+  parts_.layout.optimizer().Apply(parts_.device.ops(), parts_.stream,
+                                  {.segments = segments,
+                                   .control = &step.control,
+                                   .gradient = step.gradients.Offset(step.piece.gradient_offset + from),
+                                   .states = state().At(step.piece.state_offset + from),
+                                   .parameter = step.parameters.Offset(step.piece.parameter_offset + from)});
 }
 
 }  // namespace zerofleet::zero

@@ -22,7 +22,8 @@ GradientReducer::GradientReducer(const EngineParts& parts, PhaseMarks& marks, Ca
       resting_{parts.device_arena.Take(kGradientsRow), layout_.gradient_dtype()},
       slot_plan_(layout_.gradient_slots()),
       zeroed_for_(layout_.units(), -1),
-      unit_reduced_(layout_.units()) {
+      unit_reduced_(layout_.units()),
+      batch_(layout_.most_batch()) {
   if (!layout_.needs_gradient_slots()) return;
   if (layout_.gradients_in_bands()) {
     delivered_.resize(layout_.units());
@@ -40,8 +41,13 @@ GradientReducer::GradientReducer(const EngineParts& parts, PhaseMarks& marks, Ca
   }
 }
 
+void GradientReducer::SetBatch(const StepBatch& batch) {
+  batch_ = batch;
+  if (buckets_) buckets_->SetMicroBatches(batch.micro_batches);
+}
+
 void GradientReducer::BeginMicroBatch(int64_t micro_batch) {
-  ZF_CHECK(micro_batch < layout_.options().micro_batches);
+  ZF_CHECK(micro_batch < batch_.micro_batches);
   micro_batch_ = micro_batch;
   if (buckets_) buckets_->BeginMicroBatch(micro_batch);
   if (micro_batch == 0) zeroed_for_.assign(zeroed_for_.size(), -1);
@@ -129,7 +135,7 @@ void GradientReducer::DeliverLink(int unit) {
   const device::Tensor wire{slot.memory.data, layout_.options().dtype}, shard = ReducedShard(unit);
   if (wire.dtype != device::DType::kF32) parts_.ops().Convert(parts_.stream, elements, slot.memory, wire);
   const collective::SumChain chain{.initial = micro_batch_ > 0 ? static_cast<const float*>(shard.data) : nullptr,
-                                   .contributors = layout_.Contributors(micro_batch_)};
+                                   .contributors = layout_.Contributors(batch_, micro_batch_)};
   slot.sent = parts_.communicator.ReduceScatter(wire, shard, elements, name, parts_.stream.Record(), chain);
   if (last_micro_batch() && !layout_.stage().split_gradients) {
     slot.sent = parts_.communicator.AllGather({}, resting_.Offset(layout_.TrainedUnitOffset(unit)), elements, name);
@@ -163,7 +169,7 @@ absl::Status GradientReducer::Drain(Slot& slot) {
     parts_.ops().Accumulate(parts_.stream, layout_.partition().ShardElements(unit),
                             device::Tensor{slot.staging, device::DType::kF32}, static_cast<float*>(rest.data));
   }
-  return zeroed_for_[unit] + 1 == layout_.options().micro_batches ? callbacks_.at_rest(unit, rest) : absl::OkStatus();
+  return zeroed_for_[unit] + 1 == batch_.micro_batches ? callbacks_.at_rest(unit, rest) : absl::OkStatus();
 }
 
 // Until at most `most_left` of the units kept whole are not known to be reduced.

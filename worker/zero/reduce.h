@@ -43,6 +43,8 @@ class GradientReducer {
   // The resting gradients, of layout.gradient_dtype(); complete after Finish. None where they leave.
   device::Tensor resting() const { return resting_; }
 
+  // Before a step whose batch is another than that of the one before.
+  void SetBatch(const StepBatch& batch);
   void BeginMicroBatch(int64_t micro_batch);
   // Where the unit's gradient is summed; zeroed by the first call for it in a micro-batch that starts from zero.
   absl::StatusOr<float*> Gradient(int unit);
@@ -60,7 +62,7 @@ class GradientReducer {
     collective::Communicator::Pending sent;
   };
 
-  bool last_micro_batch() const { return micro_batch_ + 1 == layout_.options().micro_batches; }
+  bool last_micro_batch() const { return micro_batch_ + 1 == batch_.micro_batches; }
   void DeliverWhole(int unit);
   void DeliverSplit(int unit);
   void DeliverLink(int unit);
@@ -82,6 +84,7 @@ class GradientReducer {
   // Units that are kept whole, in the order in which they are reduced, and their reductions.
   std::deque<int> reducing_;
   std::vector<collective::Communicator::Pending> unit_reduced_;
+  StepBatch batch_;
   int64_t micro_batch_ = 0;
 };
 

@@ -70,6 +70,19 @@ TEST(SampleOrder, NorDoTheyOnOtherDevices) {
   }
 }
 
+// Steps with fewer micro-batches than the layout's most, fewer than there are ranks among them.
+TEST(SampleOrder, ASmallerStepHasTheSameBitsToo) {
+  const auto leaves_of = [](int64_t step) { return step == 2 ? kLeaves : step == 1 ? 3 : 4; };
+  FleetSetup alone = InSampleOrder(2, 1);
+  alone.leaves_of = leaves_of;
+  const FleetResult want = TrainFleet(alone);
+  for (const auto& [stage, ranks] : std::vector<std::pair<int, int>>{{0, 2}, {1, 4}, {2, 3}, {2, 5}, {3, 2}}) {
+    FleetSetup setup = InSampleOrder(stage, ranks);
+    setup.leaves_of = leaves_of;
+    ExpectSameBits(TrainFleet(setup), want, absl::StrCat("stage ", stage, ", ", ranks, " ranks"));
+  }
+}
+
 TEST(SampleOrder, ASkippedStepIsSkippedByAnyNumberOfRanks) {
   const auto run = [](int stage, int ranks) {
     FleetSetup setup = InSampleOrder(stage, ranks);

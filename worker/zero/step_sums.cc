@@ -29,10 +29,11 @@ void StepSums::AddSquares(int unit, device::Tensor gradient) {
   }
 }
 
-absl::StatusOr<collective::Communicator::Pending> StepSums::Decide(uint64_t flags, const device::StepRule& rule,
+absl::StatusOr<collective::Communicator::Pending> StepSums::Decide(const StepBatch& batch, uint64_t flags,
+                                                                   const device::StepRule& rule,
                                                                    device::StepControl* control) {
   device::Ops& ops = parts_.ops();
-  const int64_t loss_count = counts_loss() ? parts_.layout.CountedMicroBatches() : 0;
+  const int64_t loss_count = counts_loss() ? parts_.layout.CountedMicroBatches(batch) : 0;
   const double* const weights = parts_.layout.scripted() ? weights_ : nullptr;
   if (exact_) {
     ops.SumExactScalars(parts_.stream, {.losses = losses_,

@@ -36,8 +36,8 @@ class StepSums {
   // (ZeroLayout::Counted).
   void AddSquares(int unit, device::Tensor gradient);
   // Sums and gathers what the step has found, and decides it in `control`, device memory.
-  absl::StatusOr<collective::Communicator::Pending> Decide(uint64_t flags, const device::StepRule& rule,
-                                                           device::StepControl* control);
+  absl::StatusOr<collective::Communicator::Pending> Decide(const StepBatch& batch, uint64_t flags,
+                                                           const device::StepRule& rule, device::StepControl* control);
 
   // The sum over all ranks of what each has in host memory, and each rank's own, by rank of the view.
   absl::StatusOr<double> SumLosses(std::span<const double> mine);

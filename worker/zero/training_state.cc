@@ -10,15 +10,30 @@
 
 namespace zerofleet::zero {
 
+namespace {
+
+// Elements of the average that are not in the file: they are on the host, whichever space the other vectors are in.
+int64_t AveragesInMemory(const ZeroLayout& layout) {
+  return layout.states_in_file() ? layout.states_on_device() : layout.optimizer_elements();
+}
+
+}  // namespace
+
 std::vector<memory::MemoryRow> TrainingState::Rows(const ZeroLayout& layout) {
   std::vector<memory::MemoryRow> rows;
   const auto add = [&](memory::Space space, int64_t elements) {
     for (const optim::OptimizerVector& vector : layout.optimizer().vectors) {
+      if (vector.is_average) continue;
       rows.push_back({space, memory::Category::kOptimizer, vector.name, elements * device::DTypeBytes(vector.dtype)});
     }
   };
   if (layout.states_on_device() > 0) add(memory::Space::kDevice, layout.states_on_device());
   if (layout.offloads() && !layout.states_in_file()) add(memory::Space::kHost, layout.states_on_host());
+  const optim::OptimizerVector& last = layout.optimizer().vectors.back();
+  if (last.is_average && AveragesInMemory(layout) > 0) {
+    rows.push_back({memory::Space::kHost, memory::Category::kAverages, last.name,
+                    AveragesInMemory(layout) * device::DTypeBytes(last.dtype)});
+  }
   return rows;
 }
 
@@ -37,14 +52,19 @@ int64_t TrainingState::MostStoredBytes(const ZeroLayout& layout) {
 TrainingState::TrainingState(const model::ModelSpec& spec, const ZeroLayout& layout, memory::Arena& device_arena,
                              memory::Arena& host_arena, StateFile* file)
     : spec_(spec), layout_(layout), file_(file) {
-  const auto add = [this](memory::Arena* arena, int64_t begin, int64_t end) {
+  device::Tensor average;
+  if (layout_.optimizer().averages() && AveragesInMemory(layout_) > 0) {
+    average = {host_arena.Take(layout_.optimizer().vectors.back().name), layout_.optimizer().vectors.back().dtype};
+  }
+  const auto add = [&](memory::Arena* arena, int64_t begin, int64_t end) {
     if (begin == end) return;
     Place& place = places_.emplace_back();
     place.begin = begin;
     place.end = end;
     if (arena == nullptr) return;
     for (const optim::OptimizerVector& vector : layout_.optimizer().vectors) {
-      place.vectors.push_back({arena->Take(vector.name), vector.dtype});
+      place.vectors.push_back(vector.is_average ? average.Offset(begin)
+                                                : device::Tensor{arena->Take(vector.name), vector.dtype});
     }
   };
   add(&device_arena, 0, layout_.states_on_device());

@@ -6,6 +6,7 @@
 #ifndef ZEROFLEET_WORKER_ZERO_UPDATER_H_
 #define ZEROFLEET_WORKER_ZERO_UPDATER_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "absl/status/status.h"
@@ -73,8 +74,9 @@ class Updater {
   // What the stream does next finds the unit's parameters updated. Of every unit after each Update, in their order.
   virtual absl::Status FinishUnit(int unit) = 0;
 
-  // This rank's part of `parameters` from the master weights, after the state was loaded.
-  virtual absl::Status Publish(device::Tensor parameters) = 0;
+  // This rank's part of `parameters` from one of the state vectors: 0, the master weights, after the state was loaded.
+  // Nothing is held back, or what is is dropped.
+  virtual absl::Status Publish(device::Tensor parameters, size_t vector) = 0;
 
   // Since it was made; nothing where states and parameters are in one memory.
   virtual LinkTraffic link() const = 0;

@@ -108,4 +108,11 @@ void CpuOps::Sgd(Stream&, const SgdArguments& p) {
   });
 }
 
+void CpuOps::Average(Stream&, const AverageArguments& p) {
+  if (p.control->apply == 0) return;
+  pool_.RunBlocks(p.count, kElementBlock, [&](int64_t begin, int64_t end) {
+    kernels::Average(end - begin, p.control->factors.average_share, p.weights + begin, p.average + begin);
+  });
+}
+
 }  // namespace zerofleet::device

@@ -34,6 +34,8 @@ void AdamW(int64_t count, const UpdateFactors& factors, bool decay, Tensor gradi
            float* exp_avg_sq, Tensor parameter);
 void Sgd(int64_t count, const UpdateFactors& factors, bool decay, Tensor gradient, float* master, float* momentum,
          Tensor parameter);
+// average += share * (weights - average), from the nearer end.
+void Average(int64_t count, float share, const float* weights, float* average);
 
 // --- Rows.
 void LayerNormRow(int64_t c, float epsilon, Tensor x, Tensor gamma, Tensor beta, Tensor y, float* mean, float* rstd);

@@ -239,6 +239,17 @@ void SgdImpl(int64_t count, const UpdateFactors& factors, bool decay, Tensor gra
   });
 }
 
+// From the end that is nearer, as torch.lerp: a share of 1 gives the weights themselves.
+void AverageImpl(int64_t count, float share, const float* weights, float* average) {
+  ForVectors(count, [&](int64_t i, int64_t lanes) ZF_BODY {
+    const auto before = Read(average + i, lanes), now = Read(weights + i, lanes);
+    const auto way = hn::Sub(now, before);
+    const auto after = share < 0.5f ? hn::MulAdd(hn::Set(FloatTag(), share), way, before)
+                                    : hn::NegMulAdd(hn::Set(FloatTag(), 1.0f - share), way, now);
+    Write(after, average + i, lanes);
+  });
+}
+
 const char* TargetNameImpl() { return hwy::TargetName(HWY_TARGET); }
 
 }  // namespace zerofleet::device::kernels::HWY_NAMESPACE
@@ -259,6 +270,7 @@ HWY_EXPORT(AccumulateImpl);
 HWY_EXPORT(SumSquaresImpl);
 HWY_EXPORT(AdamWImpl);
 HWY_EXPORT(SgdImpl);
+HWY_EXPORT(AverageImpl);
 HWY_EXPORT(TargetNameImpl);
 
 void Gelu(int64_t count, Tensor x, Tensor y) { HWY_DYNAMIC_DISPATCH(GeluImpl)(count, x, y); }
@@ -288,6 +300,9 @@ void AdamW(int64_t count, const UpdateFactors& factors, bool decay, Tensor gradi
 void Sgd(int64_t count, const UpdateFactors& factors, bool decay, Tensor gradient, float* master, float* momentum,
          Tensor parameter) {
   HWY_DYNAMIC_DISPATCH(SgdImpl)(count, factors, decay, gradient, master, momentum, parameter);
+}
+void Average(int64_t count, float share, const float* weights, float* average) {
+  HWY_DYNAMIC_DISPATCH(AverageImpl)(count, share, weights, average);
 }
 const char* TargetName() { return HWY_DYNAMIC_DISPATCH(TargetNameImpl)(); }
 

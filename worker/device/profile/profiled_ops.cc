@@ -139,6 +139,10 @@ void ProfiledOps::AdamW(Stream& stream, const AdamWArguments& p) {
        [&] { ops_.AdamW(stream, p); });
 }
 
+void ProfiledOps::Average(Stream& stream, const AverageArguments& p) {
+  Time("Average", 0, 12 * Times(p.count), [&] { ops_.Average(stream, p); });
+}
+
 void ProfiledOps::Sgd(Stream& stream, const SgdArguments& p) {
   Time("Sgd", 0, (ElementBytes(p.gradient) + 16 + ElementBytes(p.parameter)) * Elements(p.segments),
        [&] { ops_.Sgd(stream, p); });
