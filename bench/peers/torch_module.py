@@ -4,7 +4,8 @@
     torch_module.py --workers 2 --steps 5 [--model FOLDER --text book.txt]
 
 Needs the package zerofleet, PyTorch and transformers. Every one of them sees the same weights, samples and schedule, in
-fp32 on the CPU. Printed for each: the losses' largest distance from the first's, tokens a second (the median step but the first,
+fp32 on the CPU. Printed for each: the last loss, the distance of the losses from the first row's at
+the first step and at most, tokens a second (the median step but the first,
 all workers together) and the largest peak memory of a worker's process. --model is a folder of transformers' with a Llama and
 its tokenizer, such as a real SmolLM2-135M (examples/finetune); without it the shape is that, the weights are random, and the
 text is taken by bytes. FSDP2 begins on meta and loads its shards, as it is meant to.
@@ -246,11 +247,12 @@ def main():
                     options, folder)
     tokens = options.batch * options.context
     first = next(iter(found.values()))
-    print(f"{'':20} {'loss apart':>10} {'tokens/s':>10} {'peak MiB':>10}")
+    print(f"{'':20} {'loss':>8} {'at first':>8} {'apart':>8} {'tokens/s':>10} {'peak MiB':>10}")
     for name, one in found.items():
-        apart = max(abs(a - b) for a, b in zip(one["losses"], first["losses"]))
+        distances = [abs(a - b) for a, b in zip(one["losses"], first["losses"])]
         rate = tokens / statistics.median(one["seconds"][1:] or one["seconds"])
-        print(f"{name:20} {apart:10.1e} {rate:10.1f} {one['peak'] / 2**20:10.0f}")
+        print(f"{name:20} {one['losses'][-1]:8.4f} {distances[0]:8.1e} {max(distances):8.1e} {rate:10.1f} "
+              f"{one['peak'] / 2**20:10.0f}")
 
 
 if __name__ == "__main__":

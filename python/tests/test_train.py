@@ -17,7 +17,6 @@ import zerofleet
 from zerofleet.loaders import seed_all
 
 FULL = os.environ.get("ZF_TORCH_FULL") == "1"
-FORM_SECONDS = int(os.environ.get("ZF_TEST_FORM_SECONDS", "20"))  # more where three workers start slowly
 MODELS = [*models.ALL, "lora"]
 
 
@@ -154,23 +153,26 @@ def test_a_checkpoint_of_four_workers_is_read_by_three(tmp_path):
 
 def test_a_view_that_shrinks_changes_no_bit(tmp_path):
     """Processes by hand, so that nobody replaces the worker that is lost."""
-    def settings(folder, workers):
+    def settings(folder, workers, form_seconds=300):
         return fleet.config("slow", folder, steps=8, reduce={"order": "samples"}, batch={"micro_sequences": 1},
                             parallel={"zero_stage": 3, "workers": workers},
                             checkpoint={"dir": str(folder / "checkpoints"), "every_steps": 2},
-                            restart={"min_workers": 2, "form_timeout_seconds": FORM_SECONDS})
+                            restart={"min_workers": 2, "form_timeout_seconds": form_seconds})
 
+    begun = time.monotonic()
     want = fleet.train(tmp_path / "calm", settings(tmp_path / "calm", 2) | {"restart": {}})
+    # Enough for three workers to start as slowly as this machine is; so long it also waits for the one that is lost.
+    form_seconds = int(max(20, 2 * (time.monotonic() - begun)))
     folder = tmp_path / "shrinks"
     folder.mkdir()
     mark = folder / "backward"
-    path = fleet.prepared(folder, settings(folder, 3))
+    path = fleet.prepared(folder, settings(folder, 3, form_seconds))
     coordinator, address = fleet.coordinator(path, folder)
     workers = [fleet.worker(address, ZF_TEST_MARK=str(mark)) for _ in range(3)]
     try:
         fleet.await_file(mark, process=coordinator)
         os.kill(int(mark.read_text()), signal.SIGKILL)  # in the middle of backward
-        _, err = coordinator.communicate(timeout=300)
+        _, err = coordinator.communicate(timeout=300 + 2 * form_seconds)
         codes = sorted(worker.wait(timeout=60) for worker in workers)
     finally:
         for process in [coordinator, *workers]:

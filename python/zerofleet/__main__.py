@@ -8,9 +8,10 @@ from zerofleet.errors import Error, forbid_fork
 from zerofleet.launch import _config_text, _option, fail_in_one_line, run, split_options, threads_of, words
 
 
-# PyTorch has malloc allocate every tensor of the CPU, and glibc maps large ones anew each time, whose pages the kernel then
-# clears: a quarter of a training step. A worker keeps its memory instead, in huge pages.
-_ALLOCATOR = "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1099511627776:glibc.malloc.hugetlb=1"
+# PyTorch has malloc allocate every tensor of the CPU. By default glibc gives memory back to the kernel at each end of a
+# pass, and the next one has its pages cleared anew: up to a fifth of a step. Tensors of 32 MiB and more are mapped by
+# themselves all the same, so that they leave no holes.
+_ALLOCATOR = "glibc.malloc.mmap_threshold=33554432:glibc.malloc.trim_threshold=1099511627776"
 
 
 def _keep_memory():
