@@ -141,6 +141,8 @@ absl::StatusOr<v1::CheckpointManifest> AdaptedManifest(const v1::CheckpointManif
   config = base.config();
   config.set_init_from(base_dir);
   config.mutable_model()->clear_freeze();
+  config.clear_ema();  // PEFT's directory holds no average
+  config.mutable_evaluate()->clear_weights();
   *config.mutable_model()->mutable_lora() = lora;
   config.mutable_parallel()->set_tensor(1);
   ZF_ASSIGN_OR_RETURN(const model::ModelSpec spec, model::ModelSpec::Create(config.model()));
