@@ -13,6 +13,7 @@
 #include "cli/planner/paper_tables.h"
 #include "cli/report/bars.h"
 #include "cli/report/table.h"
+#include "coordinator/batch_schedule.h"
 #include "worker/model/foreign.h"
 #include "worker/model/spec.h"
 
@@ -64,11 +65,19 @@ std::string MemoryBars(const ClusterPlan& plan, int columns) {
 
 std::string SettingsText(const v1::Config& config) {
   const v1::ActivationConfig& activation = config.activation();
-  return absl::StrCat("stage ", config.parallel().zero_stage(), ", tensor ", config.parallel().tensor(), ", ",
-                      config.precision(), ", ", MicroBatchesOf(config), " x ", config.batch().micro_sequences(), " x ",
-                      config.model().context(), " tokens a rank and step, checkpointing ", activation.checkpointing(),
-                      activation.partition() ? " in parts" : "", activation.offload() == "cpu" ? " on the host" : "",
-                      ", offload ", config.offload().optimizer());
+  return absl::StrCat(
+      "stage ", config.parallel().zero_stage(), ", tensor ", config.parallel().tensor(), ", ", config.precision(), ", ",
+      MicroBatchesOf(config), " x ", config.batch().micro_sequences(), " x ", config.model().context(),
+      " tokens a rank and step",
+      config.batch().schedule_size() > 0
+          ? absl::StrCat(" (the largest; steps take ", coordinator::BatchText(config.batch()), " sequences, all ",
+                         config.steps(), " together ",
+                         HumanCount(coordinator::SequencesInAll(config.batch(), static_cast<double>(config.steps())) *
+                                    static_cast<double>(config.model().context())),
+                         " tokens)")
+          : "",
+      ", checkpointing ", activation.checkpointing(), activation.partition() ? " in parts" : "",
+      activation.offload() == "cpu" ? " on the host" : "", ", offload ", config.offload().optimizer());
 }
 
 std::string LargestText(const ClusterPlan& plan) {
