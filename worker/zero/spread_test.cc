@@ -51,6 +51,14 @@ TEST(Spread, CollapsesEmptyRuns) {
   EXPECT_TRUE(Spread().Buckets().empty());
 }
 
+// The end of a bucket belongs to the next one.
+TEST(Spread, CountsZerosAsNotNegative) {
+  Spread spread;
+  spread.Add(0);
+  EXPECT_EQ(spread.Buckets().back().limit, 1e-12);
+  EXPECT_EQ(spread.Buckets().front().limit, 0);
+}
+
 TEST(Spread, OfPartsAddsUp) {
   std::mt19937 random(1);
   std::normal_distribution<float> normal(0, 1e-3f);
