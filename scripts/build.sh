@@ -21,7 +21,7 @@ for argument in "$@"; do
 done
 
 # shellcheck disable=SC2086  # lists without spaces inside
-cmake -S "$root" -B "$root/$dir" -G Ninja -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=16 \
+cmake -S "$root" -B "$root/$dir" -G Ninja -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=48 \
   -DZEROFLEET_PRECOMPILE=ON $defines
 # shellcheck disable=SC2086
 exec ninja -C "$root/$dir" -j "$jobs" $targets

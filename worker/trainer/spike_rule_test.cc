@@ -7,7 +7,7 @@
 namespace zerofleet::trainer {
 namespace {
 
-v1::DivergenceConfig Config(double factor, int64_t window) {
+v1::DivergenceConfig RuleConfig(double factor, int64_t window) {
   v1::DivergenceConfig config;
   config.set_spike_factor(factor);
   config.set_window_steps(window);
@@ -15,7 +15,7 @@ v1::DivergenceConfig Config(double factor, int64_t window) {
 }
 
 TEST(SpikeRule, ALossAboveTheFactorTimesTheMedianIsASpike) {
-  SpikeRule rule(Config(2, 4), {});
+  SpikeRule rule(RuleConfig(2, 4), {});
   for (const double loss : {9.0, 1.0, 3.0}) EXPECT_EQ(rule.Judge(loss), "");
   EXPECT_EQ(rule.Judge(100), "");  // the window is not full yet
   EXPECT_EQ(rule.Judge(12), "");   // the median of 9, 1, 3, 100 is 6
@@ -26,14 +26,14 @@ TEST(SpikeRule, ALossAboveTheFactorTimesTheMedianIsASpike) {
 }
 
 TEST(SpikeRule, IsTheSameFromLossesThatWereTold) {
-  SpikeRule whole(Config(1.5, 3), {}), told(Config(1.5, 3), {4, 1, 2, 3});
+  SpikeRule whole(RuleConfig(1.5, 3), {}), told(RuleConfig(1.5, 3), {4, 1, 2, 3});
   for (const double loss : {4.0, 1.0, 2.0, 3.0}) whole.Judge(loss);
   for (const double loss : {2.9, 3.1, 9.0, 4.6, 4.4}) EXPECT_EQ(whole.Judge(loss), told.Judge(loss)) << loss;
   EXPECT_NE(told.Judge(9), "");
 }
 
 TEST(SpikeRule, WithoutAFactorNothingIs) {
-  SpikeRule rule(Config(0, 1), {1});
+  SpikeRule rule(RuleConfig(0, 1), {1});
   EXPECT_EQ(rule.Judge(1e30), "");
 }
 
