@@ -114,9 +114,9 @@ TEST(Report, EndHoldsEachRanksMemoryAndCollectives) {
       absl::StrCat(R"({"event":"end",)", kNoTime) +
           R"("step":10,"seconds":1.5,"tokens":640,"ranks":[{"rank":0,"memory":{"device":{"parameters":)" + none +
           R"(,"gradients":)" + none + R"(,"optimizer":{"current":12,"peak":13},"activations":)" + none +
-          R"(,"gathered":)" + none + R"(,"buffers":)" + none + R"(,"ema":)" + none + R"(},"host":{"parameters":)" + none +
-          R"(,"gradients":)" + none + R"(,"optimizer":)" + none + R"(,"activations":)" + none + R"(,"gathered":)" +
-          none + R"(,"buffers":)" + none + R"(,"ema":)" + none +
+          R"(,"gathered":)" + none + R"(,"buffers":)" + none + R"(,"ema":)" + none + R"(},"host":{"parameters":)" +
+          none + R"(,"gradients":)" + none + R"(,"optimizer":)" + none + R"(,"activations":)" + none +
+          R"(,"gathered":)" + none + R"(,"buffers":)" + none + R"(,"ema":)" + none +
           R"(}},"reserved_bytes":{"device":20,"host":0},"fragmentation_ratio":{"device":0.5,"host":0.0},"rss_peak_bytes":99,)" +
           R"("collectives":[{"operation":"all_gather","group":"data","backend":"ucx","calls":2,"bytes":64,)" +
           R"("seconds":0.25}],"link":{"to_host":{"copies":3,"bytes":96}},)"

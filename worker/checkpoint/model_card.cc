@@ -71,8 +71,8 @@ std::string ModelCardText(const v1::CheckpointManifest& manifest, const model::M
   if (manifest.step() > 0) {
     const double tokens = coordinator::SequencesInAll(config.batch(), static_cast<double>(manifest.step())) *
                           static_cast<double>(config.model().context());
-    row("trained for", absl::StrCat(manifest.step(), " steps of ", coordinator::BatchText(config.batch()), " sequences, ",
-                                    HumanCount(tokens), " tokens"));
+    row("trained for", absl::StrCat(manifest.step(), " steps of ", coordinator::BatchText(config.batch()),
+                                    " sequences, ", HumanCount(tokens), " tokens"));
     row("optimizer", OptimizerFacts(config.optimizer()));
     row("precision", config.precision());
     row("seed", absl::StrCat(config.seed()));
