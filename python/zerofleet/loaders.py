@@ -10,6 +10,7 @@ import multiprocessing
 import pickle
 import random
 import signal
+from multiprocessing import forkserver
 
 from zerofleet import task as tasks
 from zerofleet.errors import Error, describe
@@ -113,6 +114,10 @@ class Loaders:
 
     def __init__(self, source, count, seed, dtype, per_step, order):
         self._context = multiprocessing.get_context("forkserver")
+        # The engine's thread blocks signals, the server would inherit that, and never learn of a process's end.
+        blocked = signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
+        forkserver.ensure_running()
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         self._arguments = (source, seed, dtype)
         self._per_step, self._order = per_step, order
         self._ahead = count + 1
@@ -166,9 +171,9 @@ class Loaders:
     def _replace(self, index, attempt):
         """Another process in place of one that has ended, asked for what that one was."""
         lost = self._loaders[index]
-        lost.process.join()
+        lost.process.join(10)
         code = lost.process.exitcode
-        how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
+        how = "has closed its pipe" if code is None else f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
         if attempt == 2:
             raise Error(f"data: a loader process {how}, twice over the same samples")
         self._loaders[index] = _Loader(self._context, self._arguments)
