@@ -23,30 +23,38 @@ FleetSetup AveragingFleet(int stage = 2, int world_size = 2) {
 }
 
 // get_ema_multi_avg_fn: the first update copies, later ones go a share of the way.
+void ExpectTheFormula(FleetSetup setup) {
+  std::vector<double> expected;
+  for (setup.steps = 0; setup.steps <= 4; ++setup.steps) {
+    const FleetResult result = TrainFleet(setup);
+    const std::vector<float>&weights = result.states.front(), &average = result.states.back();
+    if (setup.steps <= setup.ema_start) {
+      EXPECT_EQ(average, weights) << setup.steps;
+      expected.assign(weights.begin(), weights.end());
+      continue;
+    }
+    for (size_t i = 0; i < weights.size(); ++i) {
+      expected[i] = setup.ema_decay * expected[i] + (1 - setup.ema_decay) * weights[i];
+      ASSERT_NEAR(average[i], expected[i], 1e-7 + 1e-6 * std::abs(expected[i])) << setup.steps << " " << i;
+    }
+  }
+}
+
 TEST(Ema, GoesAShareOfTheWayToEachStepsWeights) {
   for (const double decay : {0.25, 0.75, 1.0}) {
     for (const int64_t start : {0, 1, 2}) {
-      std::vector<double> expected;
-      for (int64_t steps = 0; steps <= 4; ++steps) {
-        FleetSetup setup = AveragingFleet();
-        setup.ema_decay = decay;
-        setup.ema_start = start;
-        setup.steps = steps;
-        const FleetResult result = TrainFleet(setup);
-        ASSERT_EQ(result.states.size(), 4u);
-        const std::vector<float>&weights = result.states[0], &average = result.states[3];
-        if (steps <= start) {
-          EXPECT_EQ(average, weights) << steps;
-          expected.assign(weights.begin(), weights.end());
-          continue;
-        }
-        for (size_t i = 0; i < weights.size(); ++i) {
-          expected[i] = decay * expected[i] + (1 - decay) * weights[i];
-          ASSERT_NEAR(average[i], expected[i], 1e-7 + 1e-6 * std::abs(expected[i])) << steps << " " << i;
-        }
-      }
+      FleetSetup setup = AveragingFleet();
+      setup.ema_decay = decay;
+      setup.ema_start = start;
+      ExpectTheFormula(setup);
     }
   }
+}
+
+TEST(Ema, FollowsTheMatricesOfMuonToo) {
+  FleetSetup setup = AveragingFleet();
+  setup.optimizer = "muon";
+  ExpectTheFormula(setup);
 }
 
 TEST(Ema, ChangesNothingElse) {
