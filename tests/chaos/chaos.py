@@ -21,6 +21,7 @@ import features  # noqa: E402
 import fleet  # noqa: E402
 
 SAVE_EVERY = 25
+EVALUATE_EVERY = 20
 HEARTBEAT_TIMEOUT = 2
 LOST = 4  # exit code: the run was ended for its losses
 PATIENCE = 60  # seconds, from a fault to the next new step
@@ -51,6 +52,11 @@ def kinds_of(chaos):
     kinds = {name: getattr(chaos, name) for name in dir(chaos) if getattr(getattr(chaos, name), "is_kind", False)}
     impossible = chaos.impossible()
     return {name: each for name, each in kinds.items() if name not in impossible}
+
+
+def losses_of(events, kind_of_loss):
+    """step -> the loss of its training or its evaluation that was reported last."""
+    return {each["step"]: each["loss"] for each in events if each["event"] == kind_of_loss}
 
 
 def check_restarts_are_spent(log, times):
@@ -103,13 +109,14 @@ class Chaos:
     def config(self, directory, steps):
         return {
             "model": {"family": "gpt2", "layers": 2, "hidden": 32, "heads": 2, "context": 32},
-            "data": {"train": [str(self.folder / "text.txt")]},
+            "data": {"train": [str(self.folder / "text.txt")], "validation": [str(self.folder / "text.txt")]},
             "parallel": {"zero_stage": 2, "workers": self.workers_wanted},
             "precision": "fp32",
             "batch": {"global_sequences": 12},
             "optimizer": {"learning_rate": 3e-3},
             "schedule": {"decay": "constant", "warmup_steps": 0},
             "steps": steps,
+            "evaluate": {"every_steps": EVALUATE_EVERY, "batches": 1},
             "checkpoint": {"dir": str(directory), "every_steps": SAVE_EVERY, "keep": KEEP, "stall_timeout_seconds": STALL_TIMEOUT},
             "device": "cpu",
             "restart": {"heartbeat_timeout_seconds": HEARTBEAT_TIMEOUT, "hang_timeout_seconds": 5},
@@ -451,9 +458,10 @@ class Chaos:
                 raise Broken(f"{path} does not verify: {verified.stderr.strip()}")
 
     def check_losses(self):
-        """I6, against a run of as many steps that nothing happens to. A step whose launcher was killed may be in no report.
+        """I6, of steps and evaluations, against a run of as many steps that nothing happens to. A step whose launcher was killed may be in no report.
         What was trained by another number of ranks differs in its rounding, and so does what follows; not in the order of samples."""
-        losses = {each["step"]: each["loss"] for each in self.events() if each["event"] == "step"}
+        events = self.events()
+        losses = losses_of(events, "step")
         config = json.loads((self.folder / "run.yaml").read_text())
         config["steps"] = max(losses)
         config.pop("integrity", None)
@@ -462,12 +470,14 @@ class Chaos:
         report = self.folder / "undisturbed.jsonl"
         subprocess.run([fleet.BINARY, "train", str(self.folder / "undisturbed.yaml"), "--report", str(report)], check=True,
                        capture_output=True)
-        wanted = {each["step"]: each["loss"] for each in map(json.loads, report.read_text().splitlines()) if each["event"] == "step"}
+        undisturbed = [json.loads(line) for line in report.read_text().splitlines()]
         shrank = any(b"nobody came within" in log.read_bytes() for log in self.folder.glob("*.log"))
         inexact = 0.05 if shrank and config.get("reduce", {}).get("order") != "samples" else 0
-        for step in sorted(losses):
-            if abs(losses[step] - wanted[step]) > inexact * wanted[step]:
-                raise Broken(f"step {step}: loss {losses[step]}, undisturbed {wanted[step]}")
+        for kind_of_loss in ("step", "evaluate"):
+            got, wanted = losses_of(events, kind_of_loss), losses_of(undisturbed, kind_of_loss)
+            for step in sorted(got):
+                if abs(got[step] - wanted[step]) > inexact * wanted[step]:
+                    raise Broken(f"{kind_of_loss} {step}: loss {got[step]}, undisturbed {wanted[step]}")
         return len(losses)
 
 

@@ -28,6 +28,7 @@ FEATURES = {
     "a window of losses": {"restart": {"window_steps": 50}},
     "compared parameters": {"integrity": {"every_steps": 3}},
     "replayed micro-batches": {"integrity": {"replay_every_steps": 7}},
+    "averaged weights": {"ema": {"decay": 0.95, "start_step": 5}, "evaluate": {"weights": "ema"}},
 }
 
 

@@ -238,8 +238,9 @@ class RanksComeBack(fleet.FleetTest):
                 self.assert_nothing_left()
 
     def test_fewer_workers_go_on_and_more_join(self):
-        in_sample_order = {"reduce": {"order": "samples"}, "batch": {"micro_sequences": 2}}
-        undisturbed = self.train(self.run_config("one-worker", parallel={"workers": 1}, **in_sample_order)).column("loss")
+        in_sample_order = {"reduce": {"order": "samples"}, "batch": {"micro_sequences": 2}, "ema": {"decay": 0.95},
+                           "data": {"validation": [str(self.held_file)]}, "evaluate": {"every_steps": 20, "batches": 1, "weights": "ema"}}
+        undisturbed = self.train(self.run_config("one-worker", parallel={"workers": 1}, **in_sample_order))
         config = self.run_config("elastic", restart={"min_workers": 2, "form_timeout_seconds": 4}, **in_sample_order)
         report = self.work / "elastic.jsonl"
         coordinator = self.start("coordinator", "--config", self.write_config(config), "--listen", "127.0.0.1:0", "--state-dir",
@@ -256,7 +257,10 @@ class RanksComeBack(fleet.FleetTest):
         self.assertIn("going on with 2 of 3 workers", run.err)
         self.assertIn("workers have joined: from 2 to 3", run.err)
         self.assertEqual(run.code, 0, run.err[-2000:])
-        self.assert_same_bits(undisturbed, run.column("loss"), "with fewer workers for a while")
+        self.assert_same_bits(undisturbed.column("loss"), run.column("loss"), "with fewer workers for a while")
+        of_the_average = [{each["step"]: each["loss"] for each in one.of("evaluate")} for one in (undisturbed, run)]
+        self.assert_same_bits(*of_the_average, "evaluations of the average, with fewer workers for a while")
+        self.assertEqual(*(fleet.checkpoint_states(fleet.latest_checkpoint(self.work / name)) for name in ("one-worker", "elastic")))
         for worker in workers:
             worker.communicate()  # closes its pipes
         self.assert_nothing_left()

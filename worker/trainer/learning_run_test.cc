@@ -42,13 +42,6 @@ class LearningRunTest : public WorkerRunTest {
                  .ok());
     return weights;
   }
-  static std::map<int64_t, double> Evaluations(const Outcome& outcome) {
-    std::map<int64_t, double> losses;
-    for (const v1::Event& event : outcome.events) {
-      if (event.has_evaluate()) losses[event.evaluate().step()] = event.evaluate().loss();
-    }
-    return losses;
-  }
   static std::string Notices(const Outcome& outcome) {
     std::string all;
     for (const v1::Event& event : outcome.events) absl::StrAppend(&all, event.notice().message(), "\n");
@@ -136,16 +129,16 @@ TEST_F(LearningRunTest, AnAverageGoesOnWhereItWas) {
   ASSERT_TRUE(rest.results[0].ok()) << rest.results[0].status();
   EXPECT_THAT(Notices(rest), testing::Not(HasSubstr("average")));
   EXPECT_EQ(Weights(checkpoint::WeightsOf::kAverage), average);
-  std::map<int64_t, double> evaluations = Evaluations(first);
-  evaluations.merge(Evaluations(rest));
-  EXPECT_EQ(evaluations, Evaluations(whole));
+  std::map<int64_t, double> evaluations = first.Evaluations();
+  evaluations.merge(rest.Evaluations());
+  EXPECT_EQ(evaluations, whole.Evaluations());
   // The weights themselves are those of a run without an average, and their evaluations are others.
   ForgetCheckpoints();
   config.clear_ema();
   config.mutable_evaluate()->set_weights("current");
   const Outcome plain = Run(config);
   EXPECT_EQ(plain.Losses(), whole.Losses());
-  EXPECT_NE(Evaluations(plain), Evaluations(whole));
+  EXPECT_NE(plain.Evaluations(), whole.Evaluations());
 }
 
 TEST_F(LearningRunTest, AnAverageThatIsNotStoredBeginsWithTheWeights) {

@@ -1,5 +1,5 @@
 // A checkpoint of any number of ranks in any stage is loaded by any other, without a conversion: 8 x 4 ways to write
-// it, as many to read each, and every bit of every optimizer state the same.
+// it, as many to read each, and every bit of every optimizer state and of the average of the weights the same.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -30,8 +30,11 @@ constexpr int kMostRanks = 8, kStages = 4;
 
 // Sizes that none of the numbers of ranks divides.
 zero::FleetSetup FleetOf(int stage, int ranks) {
-  return {
-      .model = model::TestModelConfig(2, 10, 2, 3, 13), .stage = stage, .world_size = ranks, .global_sequences = ranks};
+  return {.model = model::TestModelConfig(2, 10, 2, 3, 13),
+          .stage = stage,
+          .world_size = ranks,
+          .global_sequences = ranks,
+          .ema_decay = 0.5};
 }
 
 v1::CheckpointManifest ManifestOfFleet(const zero::FleetSetup& setup, const model::ModelSpec& spec) {
@@ -50,6 +53,7 @@ v1::CheckpointManifest ManifestOfFleet(const zero::FleetSetup& setup, const mode
   config.mutable_optimizer()->set_beta2(0.95);
   config.mutable_optimizer()->set_epsilon(1e-8);
   config.mutable_schedule()->set_decay("constant");
+  config.mutable_ema()->set_decay(setup.ema_decay);
   config.mutable_checkpoint()->set_keep(1);
   config.mutable_batch()->set_global_sequences(setup.global_sequences);
   config.mutable_batch()->set_micro_sequences(1);
@@ -169,7 +173,7 @@ TEST_F(ReshardTest, AnyFleetLoadsWhatAnyOtherHasWritten) {
     }
   }
   // Every rank of every fleet has loaded every checkpoint: in stage 0 all of the states, in the others all together.
-  const int64_t states = 3 * model::ModelSpec::Create(FleetOf(0, 1).model)->parameters();
+  const int64_t states = 4 * model::ModelSpec::Create(FleetOf(0, 1).model)->parameters();
   EXPECT_EQ(loads, int64_t{kStages} * kMostRanks * (kMostRanks + 1) / 2 * kStages * kMostRanks);
   EXPECT_EQ(compared, int64_t{kStages} * kMostRanks * states * (kMostRanks * (kMostRanks + 1) / 2 + 3 * kMostRanks));
 }

@@ -259,7 +259,7 @@ struct Replacement {
   std::vector<absl::StatusOr<WorkerRunResult>> results{4, absl::UnknownError("did not run")};
   std::vector<v1::RecoveryEvent> recoveries;
   std::vector<std::string> notices;
-  std::map<int64_t, double> losses;  // by step: the last that was reported
+  std::map<int64_t, double> losses, evaluations;  // by step: the last that was reported
 };
 
 // The fault: once this holds, worker 1 may end its session and its device may go wrong.
@@ -312,6 +312,7 @@ Replacement RunWithAReplacement(
   for (std::thread& thread : threads) thread.join();
   for (const v1::Event& event : fleet.events()) {
     if (event.has_step()) outcome.losses[event.step().step()] = event.step().loss();
+    if (event.has_evaluate()) outcome.evaluations[event.evaluate().step()] = event.evaluate().loss();
     if (event.has_notice()) outcome.notices.push_back(event.notice().message());
     if (event.has_recovery()) outcome.recoveries.push_back(event.recovery());
   }
@@ -401,16 +402,21 @@ TEST_F(WorkerRunTest, ALostRankComesBackFromAPeersMemory) {
   for (int stage : {0, 2, 3}) {
     v1::Config config = Config(3, stage);
     config.set_steps(60);
-    config.mutable_evaluate()->set_every_steps(0);
+    config.mutable_ema()->set_decay(0.9);
+    config.mutable_evaluate()->set_every_steps(20);
+    config.mutable_evaluate()->set_weights("ema");
     config.mutable_restart()->set_max_per_rank(1);
-    const std::vector<double> whole = Run(config).Losses();
+    const Outcome whole = Run(config);
     ASSERT_TRUE(RemoveTree(JoinPath(directory_, "checkpoints")).ok());
     config.mutable_checkpoint()->set_snapshot_every_steps(2);
     config.mutable_checkpoint()->set_replicate(1);
     // In one of the runs the addresses of all, and of who keeps the copies, are asked for as in a large view.
     const int most_inline_ranks = stage == 2 ? 1 : coordinator::kMostInlineRanks;
     const auto create = [](int, const FaultTime&) { return std::make_unique<KnownCpu>(int64_t{1} << 40); };
-    ExpectTheBitsOf(whole, RunWithAReplacement(config, /*breaks=*/true, create, most_inline_ranks));
+    const Replacement replaced = RunWithAReplacement(config, /*breaks=*/true, create, most_inline_ranks);
+    ExpectTheBitsOf(whole.Losses(), replaced);
+    EXPECT_EQ(replaced.evaluations.size(), 3u);
+    EXPECT_EQ(replaced.evaluations, whole.Evaluations()) << "of the average, stage " << stage;
     ASSERT_TRUE(RemoveTree(JoinPath(directory_, "checkpoints")).ok());
   }
 }

@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -90,7 +91,16 @@ class WorkerRunTest : public testing::Test {
       }
       return losses;
     }
+    std::map<int64_t, double> Evaluations() const { return EvaluationsOf(events); }
   };
+  // By step: the last that was reported.
+  static std::map<int64_t, double> EvaluationsOf(const std::vector<v1::Event>& events) {
+    std::map<int64_t, double> losses;
+    for (const v1::Event& event : events) {
+      if (event.has_evaluate()) losses[event.evaluate().step()] = event.evaluate().loss();
+    }
+    return losses;
+  }
   Outcome Run(const v1::Config& config, std::vector<coordinator::CheckpointCandidate> candidates = {},
               int64_t stop_after = -1) {
     coordinator::FleetParameters parameters;
