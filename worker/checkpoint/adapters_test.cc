@@ -121,6 +121,27 @@ TEST_F(AdaptersTest, GoToPeftsDirectoryAndBack) {
   EXPECT_THAT(std::string(ExportAdapters(base, JoinPath(directory_, "none")).message()), HasSubstr("has no adapters"));
 }
 
+// PEFT's directory holds no average: a run that starts from the import begins a new one with its weights, not with
+// zeros.
+TEST_F(AdaptersTest, ComeInWithoutTheAverageOfTheBasesRun) {
+  const std::string peft = Path("peft"), base = Path("averaged"), imported = Path("imported/step-00000000");
+  ASSERT_TRUE(ExportAdapters(SaveAdapted(Save(3, 1), 1, "adapted"), peft).ok());
+  v1::CheckpointManifest averaged = Manifest(3, 1);
+  averaged.mutable_config()->mutable_ema()->set_decay(0.5);
+  averaged.mutable_config()->mutable_evaluate()->set_weights("ema");
+  ASSERT_TRUE(StoredOptimizer(averaged).averages());
+  const auto file =
+      WriteState(PartialDirectory(base, 0), 0, coordinator::PartitionMap(SmallSpec().units(), 1).StoredRanges(0),
+                 StoredOptimizer(averaged));
+  ASSERT_TRUE(file.ok()) << file.status();
+  *averaged.add_files() = *file;
+  ASSERT_TRUE(CommitCheckpoint(base, averaged).ok());
+  ASSERT_TRUE(ImportAdapters(peft, base, imported, {"test", 5}).ok());
+  const v1::CheckpointManifest manifest = ReadManifest(imported).value();
+  EXPECT_FALSE(StoredOptimizer(manifest).averages());
+  EXPECT_EQ(manifest.config().evaluate().weights(), "");
+}
+
 TEST_F(AdaptersTest, WhatCannotBeTrainedIsRefused) {
   const std::string base = Save(3, 1), peft = JoinPath(directory_, "peft");
   ASSERT_TRUE(CreateDirectories(peft).ok());
