@@ -142,11 +142,7 @@ absl::Status DirectoryEpoch::Write() const {
 
 absl::Status DirectoryEpoch::Check() const {
   ZF_ASSIGN_OR_RETURN(const DirectoryHolder holder, ReadDirectoryHolder(dir_));
-  if (holder.incarnation == self_.incarnation) return absl::OkStatus();
-  return absl::AlreadyExistsError(absl::StrCat(
-      "another coordinator (host ", holder.host, ", pid ", holder.pid, ") has taken over ", dir_, " since ",
-      absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", absl::FromUnixSeconds(holder.since_unix_seconds), absl::UTCTimeZone()),
-      " (epoch ", holder.epoch, ", this one has ", self_.epoch, ")"));
+  return CheckHolder(dir_, holder, self_);
 }
 
 absl::Status DirectoryEpoch::Restore() const {

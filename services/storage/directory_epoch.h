@@ -10,7 +10,6 @@
 #ifndef ZEROFLEET_SERVICES_STORAGE_DIRECTORY_EPOCH_H_
 #define ZEROFLEET_SERVICES_STORAGE_DIRECTORY_EPOCH_H_
 
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -18,20 +17,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "services/storage/directory_holder.h"
 
 namespace zerofleet::services {
 
 inline constexpr char kEpochName[] = ".epoch";
-
-// What the file says.
-struct DirectoryHolder {
-  int64_t epoch = 1;
-  uint64_t generation = 0;  // the newest of the fleet that the coordinator knew when it began
-  std::string host;
-  int64_t pid = 0;
-  std::string incarnation;  // random, of one coordinator process: host and pid come again
-  int64_t since_unix_seconds = 0;
-};
 
 // The file of `dir`, checked. NotFound if there is none; DataLoss, saying what to do, for one that no coordinator
 // writes or that a later release wrote; Unavailable if it cannot be read.
