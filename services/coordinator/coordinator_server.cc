@@ -35,11 +35,29 @@ int AnswerTimeoutMs(double heartbeat_timeout_seconds) {
   return std::max(kKeepaliveTimeoutMs, static_cast<int>(std::min(1000 * heartbeat_timeout_seconds, 2e9)));
 }
 
-CoordinatorHooks MakeHooks(const CoordinatorOptions& options, CheckpointStore& store, CoordinatorMetrics* metrics,
-                           RunHistory& history) {
+// DataLoss, which is not tried again, if another coordinator has the checkpoint directory. Whatever else keeps that
+// from being known ends no run.
+absl::Status CheckNoOtherHolds(const CheckpointStore& store) {
+  const absl::Status held = store.CheckHeld();
+  return absl::IsAlreadyExists(held) ? absl::DataLossError(absl::StrCat("checkpoint.dir: ", held.message()))
+                                     : absl::OkStatus();
+}
+
+// Where a lock does not keep a second coordinator out of the checkpoint directory, none keeps it out of a state
+// directory on the same file system: who has the one has the other. Looked at after the write, too, before anything
+// rests on it: whoever has begun since then has read what was written, or does not go on from it.
+absl::Status WriteSharedState(const std::string& dir, const coordinator::CoordinatorState& state,
+                              const CheckpointStore& store) {
+  ZF_RETURN_IF_ERROR(CheckNoOtherHolds(store));
+  ZF_RETURN_IF_ERROR(WriteCoordinatorState(dir, state));
+  return CheckNoOtherHolds(store);
+}
+
+CoordinatorHooks MakeHooks(const CoordinatorOptions& options, CheckpointStore& store, bool one_file_system,
+                           CoordinatorMetrics* metrics, RunHistory& history) {
   CoordinatorHooks hooks;
-  hooks.persist = [dir = options.state_dir](const coordinator::CoordinatorState& state) {
-    return WriteCoordinatorState(dir, state);
+  hooks.persist = [dir = options.state_dir, &store, one_file_system](const coordinator::CoordinatorState& state) {
+    return one_file_system ? WriteSharedState(dir, state, store) : WriteCoordinatorState(dir, state);
   };
   hooks.state_path = CoordinatorStatePath(options.state_dir);
   hooks.set_aside = [&store](const std::string& step_dir) { return store.SetAside(step_dir); };
@@ -113,7 +131,8 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(cons
     server->metrics_->SetLastCommit(plan.newest_unix_seconds);
   }
   server->loop_ = std::make_unique<CoordinatorLoop>(
-      std::move(parameters), MakeHooks(options, *server->store_, server->metrics_.get(), server->history_),
+      std::move(parameters),
+      MakeHooks(options, *server->store_, storage.one_file_system, server->metrics_.get(), server->history_),
       *options.clock);
   server->refusals_ = std::make_shared<Refusals>(
       Refusals::Sinks{.count =

@@ -480,6 +480,25 @@ TEST_F(CoordinatorServerTest, ACoordinatorThatIsFencedOffEndsTheRun) {
   EXPECT_EQ(server_->Wait().code(), absl::StatusCode::kNotFound);
 }
 
+// One state directory, and a lock that holds nobody out: the newer would give out the same generation.
+TEST_F(CoordinatorServerTest, ACoordinatorThatIsFencedOffWritesNoState) {
+  options_.directory_check_interval = absl::Hours(1);
+  ASSERT_TRUE(WriteCoordinatorState(options_.state_dir, {41, -1, {}}).ok());
+  Start();
+  ASSERT_TRUE(DirectoryEpoch::Claim(options_.config.checkpoint().dir(), 41, absl::UnixEpoch()).ok());
+  for (int worker = 0; worker < 2; ++worker) {
+    streams_.push_back(std::make_unique<Stream>(*stub_, 100 + worker));
+    streams_[worker]->Expect(v1::CoordinatorMessage::kWelcome);
+    streams_[worker]->Ready("");
+  }
+  for (auto& stream : streams_) {
+    EXPECT_THAT(stream->Expect(v1::CoordinatorMessage::kRefused).refused().message(),
+                HasSubstr("checkpoint.dir: another coordinator (host "));
+  }
+  EXPECT_EQ(server_->Wait().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(ReadCoordinatorState(options_.state_dir)->generation, 41u);
+}
+
 TEST_F(CoordinatorServerTest, APortInUseIsAnErrorThatNamesIt) {
   Start();
   options_.listen = absl::StrCat("127.0.0.1:", server_->port());

@@ -90,6 +90,9 @@ class CheckpointStore {
   // Renames a damaged step directory to "<name>.damaged", or with a number behind it if that is taken.
   absl::Status SetAside(const std::string& step_dir);
 
+  // DirectoryEpoch::Check of the directory. Any thread.
+  absl::Status CheckHeld() const { return epoch_->Check(); }
+
   // DirectoryLock::Renew of the directory: true if it was removed and is there again, empty. AlreadyExists also if
   // another coordinator has taken the directory over; DataLoss or Unavailable if that is not known. From one thread.
   absl::StatusOr<bool> Renew();

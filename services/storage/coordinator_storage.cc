@@ -67,6 +67,7 @@ struct Opening {
     absl::StatusOr<checkpoint::TokenizerFiles> tokenizer = checkpoint::ReadTokenizerFiles(config.data().tokenizer());
     if (!tokenizer.ok()) return Annotate(tokenizer.status(), "data.tokenizer");
     storage.store->CarryTokenizer(*std::move(tokenizer));
+    storage.one_file_system = state_traits.device == storage.store->traits().device;
     return absl::OkStatus();
   }
   absl::Status ReadCheckpoints() {
@@ -91,7 +92,7 @@ struct Opening {
     };
     const DirectoryTraits& traits = storage.store->traits();
     add(kCheckpointKey, dir(), traits);
-    if (state_traits.device != traits.device) add(kStateKey, state_dir, state_traits);
+    if (!storage.one_file_system) add(kStateKey, state_dir, state_traits);
     return lines;
   }
 };
@@ -107,6 +108,8 @@ std::vector<Step> StepsOf(const Opening& opening) {
   return {{absl::StrCat("the opening of ", state), &Opening::HoldState},
           {absl::StrCat("the reading of ", CoordinatorStatePath(opening.state_dir)), &Opening::ReadState},
           {absl::StrCat("the opening of ", dir), &Opening::OpenStore},
+          // Once more: where no lock kept it out, the coordinator before this one may have written it until now.
+          {absl::StrCat("the reading of ", CoordinatorStatePath(opening.state_dir)), &Opening::ReadState},
           {absl::StrCat("the reading of the checkpoints in ", dir), &Opening::ReadCheckpoints},
           {absl::StrCat("the removal of unfinished saves in ", dir), &Opening::CleanUp}};
 }

@@ -28,7 +28,8 @@ struct CoordinatorStorageOptions {
 
 struct CoordinatorStorage {
   std::unique_ptr<DirectoryLock> state_lock;
-  coordinator::CoordinatorState state;
+  coordinator::CoordinatorState state;  // as it was when the checkpoint directory was this coordinator's, or later
+  bool one_file_system = false;         // has both directories
   std::unique_ptr<CheckpointStore> store;
   ResumePlan plan;                   // its notices begin with what is weak in a directory's file system
   uint64_t previous_generation = 0;  // of the state or of anything in the checkpoint directory

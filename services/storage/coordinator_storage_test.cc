@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/file_calls_testing.h"
+#include "services/storage/coordinator_state.h"
 
 namespace zerofleet::services {
 namespace {
@@ -76,6 +77,20 @@ TEST_F(CoordinatorStorageTest, WhatMakesCommitsUnsafeIsRefusedBeforeAnythingIsWr
   log_->FailFsync("checkpoints/.coordinator", EINVAL);
   EXPECT_THAT(std::string(OpenCoordinatorStorage(options_).status().message()),
               StartsWith(absl::StrCat("--state-dir: ", options_.state_dir, " is on tmpfs, where")));
+}
+
+// By a coordinator that no lock has kept out, and which still held the checkpoint directory then.
+TEST_F(CoordinatorStorageTest, AStateThatIsWrittenMeanwhileIsRead) {
+  log_->HoldFsync("checkpoints");  // the trial of the file system; the state has been read
+  absl::StatusOr<CoordinatorStorage> opened;
+  std::thread opens([&] { opened = OpenCoordinatorStorage(options_); });
+  log_->WaitUntilHeld();
+  EXPECT_TRUE(WriteCoordinatorState(options_.state_dir, {7, -1, {}}).ok());
+  log_->ReleaseFsync();
+  opens.join();
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  EXPECT_EQ(opened->previous_generation, 7u);
+  EXPECT_TRUE(opened->one_file_system);
 }
 
 TEST_F(CoordinatorStorageTest, StorageThatHangsIsNamedAndGivenUp) {
