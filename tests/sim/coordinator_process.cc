@@ -6,7 +6,7 @@
 namespace zerofleet::sim {
 namespace {
 
-constexpr double kTick = 0.1;
+constexpr double kTick = 0.1, kWatch = 1;  // seconds
 
 coordinator::FleetParameters Parameters(const RunPlan& plan, Disk& disk) {
   coordinator::FleetParameters parameters;
@@ -57,7 +57,7 @@ CoordinatorProcess::CoordinatorProcess(World& world, Network& network, Disk& dis
       coordinator_(Parameters(plan, disk), world.now()) {}
 
 void CoordinatorProcess::Start() {
-  disk_.TakeOver();
+  self_ = disk_.TakeOver();
   epoch_ = disk_.epoch();
   network_.Serve(this);
   TickOn();
@@ -69,20 +69,20 @@ void CoordinatorProcess::Crash() {
   world_.Trace("the coordinator is killed");
   alive_ = false;
   network_.Lose(this);
-  if (persisting_ && world_.Chance(0.5))
-    disk_.state() = std::get<coordinator::PersistState>(outputs_.front().action).state;
+  if (persisting_ && world_.Chance(0.5) && !is_older())
+    disk_.WriteState(std::get<coordinator::PersistState>(outputs_.front().action).state, false);
   if (saves_.empty() || !world_.Chance(0.5)) return;
   const auto* write = std::get_if<coordinator::WriteManifest>(&saves_.front());
   if (write == nullptr) return;
   if (world_.Chance(0.3)) return CommitLate(write->manifest);
-  if (Commit(write->manifest).ok() && world_.Chance(0.5)) disk_.ForgetSync(write->manifest.step());
+  if (!is_older() && Commit(write->manifest).ok() && world_.Chance(0.5)) disk_.ForgetSync(write->manifest.step());
 }
 
 // A process that was stopped between its checks and the rename, or whose node was taken for dead. It looks who holds
 // the directory right before the rename, which replaces nothing.
 void CoordinatorProcess::CommitLate(const v1::CheckpointManifest& manifest) {
   world_.After(world_.Uniform(0, 8), [this, manifest] {
-    const bool sees_the_other = disk_.epoch() != epoch_ && !world_.Chance(0.1);
+    const bool sees_the_other = !disk_.CheckHolder(self_).ok() && !world_.Chance(0.1);
     if (sees_the_other || disk_.IsCommitted(manifest.step()) ||
         !disk_.HasShards(manifest.step(), manifest.generation())) {
       return;
@@ -116,7 +116,17 @@ void CoordinatorProcess::Receive(coordinator::MemberId member, const v1::WorkerM
 void CoordinatorProcess::TickOn() {
   if (!alive_) return;
   if (!frozen_) Feed(coordinator::Tick());
+  if (!frozen_ && plan_.second_coordinators > 0) WatchDirectory();
   world_.After(kTick, [this] { TickOn(); });
+}
+
+// As services/coordinator/coordinator_server.cc does.
+void CoordinatorProcess::WatchDirectory() {
+  if (directory_is_lost_ || world_.now() < watches_at_) return;
+  watches_at_ = world_.now() + kWatch;
+  const absl::Status held = disk_.CheckHolder(self_);
+  directory_is_lost_ = !held.ok();
+  if (directory_is_lost_) Feed(coordinator::StorageLost{absl::NotFoundError(held.message())});
 }
 
 void CoordinatorProcess::Feed(const coordinator::CoordinatorEvent& event) {
@@ -139,7 +149,7 @@ void CoordinatorProcess::CarryOut() {
   while (alive_ && !frozen_ && !persisting_ && !outputs_.empty()) {
     const coordinator::Output& front = outputs_.front();
     if (world_.tracing()) world_.Trace("> ", coordinator::Describe(front));
-    invariants_.OnOutput(fleet(), front);
+    is_older() ? invariants_.OnOutputOfTheOlder(fleet(), front) : invariants_.OnOutput(fleet(), front);
     if (const auto* persist = std::get_if<coordinator::PersistState>(&front.action)) return Persist(persist->state);
     const coordinator::Output output = std::move(outputs_.front());
     outputs_.pop_front();
@@ -167,6 +177,8 @@ absl::Status CoordinatorProcess::Do(const coordinator::Output& output) {
     if (publish->event.has_lost()) hooks_.lost(publish->event.lost());
     if (publish->event.has_end()) stopped_ = publish->event.end().stopped();
   } else if (const auto* aside = std::get_if<coordinator::SetAside>(&output.action)) {
+    if (const absl::Status held = disk_.CheckHolder(self_); !held.ok()) return held;
+    invariants_.OnChange(epoch_, world_.now(), "sets a checkpoint aside");
     return disk_.SetAside(aside->path);
   } else if (const auto* end = std::get_if<coordinator::EndRun>(&output.action)) {
     hooks_.ended(end->status, stopped_);
@@ -176,15 +188,19 @@ absl::Status CoordinatorProcess::Do(const coordinator::Output& output) {
 
 void CoordinatorProcess::Persist(const coordinator::CoordinatorState& state) {
   persisting_ = true;
-  world_.After(disk_.WriteSeconds() / 10, [this, state] {
+  const absl::Status held = disk_.CheckHolder(self_);
+  world_.After(disk_.WriteSeconds() / 10, [this, state, held, looked_at = world_.now()] {
     if (!alive_) return;
     persisting_ = false;
     outputs_.pop_front();
-    if (std::exchange(state_fails_, false)) {
-      OnStorageFailure(absl::ResourceExhaustedError("no space is left for the state"));
-    } else {
-      disk_.state() = state;
+    absl::Status saved = held;
+    if (std::exchange(state_fails_, false)) saved = absl::ResourceExhaustedError("no space is left for the state");
+    if (saved.ok()) {
+      invariants_.OnChange(epoch_, looked_at, "writes the state");
+      disk_.WriteState(state, is_older());
+      saved = disk_.CheckHolder(self_);  // a newer one may have read the state before this
     }
+    if (!saved.ok()) OnStorageFailure(saved);
     CarryOut();
   });
 }
@@ -198,19 +214,31 @@ void CoordinatorProcess::StoreNext() {
   // A commit first reads all shards again; a recovery may overtake it.
   const double seconds =
       disk_.WriteSeconds() + (world_.Chance(0.2) ? world_.Uniform(0, 4) : 0) + std::exchange(storage_stalls_, 0);
-  world_.After(seconds, [this] {
+  const double hangs = std::exchange(change_hangs_, 0);
+  world_.After(seconds, [this, hangs] {
     if (!alive_) return;
-    const Save save = std::move(saves_.front());
-    saves_.pop_front();
-    const coordinator::CoordinatorEvent stored = std::visit([this](const auto& what) { return Stored(what); }, save);
-    if (!saves_.empty()) StoreNext();
-    Feed(stored);
+    held_by_this_ = disk_.CheckHolder(self_);
+    looked_at_ = world_.now();
+    if (hangs == 0) return CarryOutSave();
+    world_.After(hangs, [this] {
+      if (alive_) CarryOutSave();
+    });
   });
+}
+
+void CoordinatorProcess::CarryOutSave() {
+  const Save save = std::move(saves_.front());
+  saves_.pop_front();
+  const coordinator::CoordinatorEvent stored = std::visit([this](const auto& what) { return Stored(what); }, save);
+  if (!saves_.empty()) StoreNext();
+  Feed(stored);
 }
 
 coordinator::CoordinatorEvent CoordinatorProcess::Stored(const coordinator::WriteManifest& write) {
   absl::StatusOr<coordinator::CommittedStep> committed = absl::PermissionDeniedError("read-only");
-  if (!std::exchange(manifest_fails_, false) && !disk_.IsFull()) committed = Commit(write.manifest);
+  const bool fails = std::exchange(manifest_fails_, false) || disk_.IsFull();
+  if (!fails && held_by_this_.ok()) committed = Commit(write.manifest);
+  if (!fails && !held_by_this_.ok()) committed = held_by_this_;
   if (committed.ok() && std::exchange(answer_is_lost_, false)) {
     disk_.NoteLate(write.manifest.step());
     committed = absl::UnavailableError("simulated: the answer is lost");
@@ -221,7 +249,10 @@ coordinator::CoordinatorEvent CoordinatorProcess::Stored(const coordinator::Writ
 }
 
 coordinator::CoordinatorEvent CoordinatorProcess::Stored(const coordinator::DiscardSave& discard) {
-  disk_.Discard(discard);
+  if (held_by_this_.ok()) {
+    invariants_.OnChange(epoch_, looked_at_, "removes what a save left");
+    disk_.Discard(discard);
+  }
   return coordinator::SaveDiscarded{discard.step, discard.generation};
 }
 
@@ -231,10 +262,29 @@ coordinator::CoordinatorEvent CoordinatorProcess::Stored(const coordinator::Veri
 }
 
 absl::StatusOr<coordinator::CommittedStep> CoordinatorProcess::Commit(const v1::CheckpointManifest& manifest) {
+  invariants_.OnChange(epoch_, looked_at_, "commits");
+  if (is_older()) return CommitAsTheOlder(manifest);
   world_.Trace("step ", manifest.step(), " of generation ", manifest.generation(), " is committed");
   const bool outlived = fleet().saving.outlived.contains({manifest.generation(), manifest.step()});
   outlived ? invariants_.OnCommittedLate(manifest) : invariants_.OnCommitted(manifest);
-  return disk_.Commit(manifest, answer_is_lost_ ? Disk::kAll : plan_.keep);
+  if (prune_hangs_ == 0 || answer_is_lost_) return disk_.Commit(manifest, answer_is_lost_ ? Disk::kAll : plan_.keep);
+  absl::StatusOr<coordinator::CommittedStep> committed = disk_.Commit(manifest, Disk::kAllKnown);
+  world_.After(std::exchange(prune_hangs_, 0), [this, surplus = disk_.Surplus(plan_.keep), looked_at = world_.now()] {
+    if (surplus.empty()) return;
+    invariants_.OnChange(epoch_, looked_at, "prunes");
+    disk_.RemoveSteps(surplus, plan_.keep, is_older());
+  });
+  return committed;
+}
+
+// Having looked before the other began: it replaces nothing, and the other does not know of it.
+absl::StatusOr<coordinator::CommittedStep> CoordinatorProcess::CommitAsTheOlder(
+    const v1::CheckpointManifest& manifest) {
+  if (disk_.IsCommitted(manifest.step())) return absl::FailedPreconditionError("holds a committed checkpoint");
+  if (!disk_.HasShards(manifest.step(), manifest.generation())) return absl::DataLossError("the shards were removed");
+  world_.Trace("the older coordinator commits step ", manifest.step());
+  invariants_.OnCommittedLate(manifest);
+  return disk_.Commit(manifest, Disk::kAll);
 }
 
 void CoordinatorProcess::OnStorageFailure(const absl::Status& status) {

@@ -53,8 +53,14 @@ class CoordinatorProcess : public CoordinatorEnd {
   // What it reads next it cannot read itself.
   void ReadBadly(const absl::Status& status) { reads_badly_ = status; }
   void FailNextState() { state_fails_ = true; }
+  // Its next commit or removal looks who holds the directory, and is carried out so much later; or, when that has been
+  // committed, the pruning after it is.
+  void HangBeforeItChanges(double seconds) { change_hangs_ = seconds; }
+  void HangBeforeItPrunes(double seconds) { prune_hangs_ = seconds; }
 
   bool alive() const { return alive_; }
+  // Another has taken its directory, whether it knows that or not.
+  bool is_older() const { return disk_.epoch() != epoch_; }
   const coordinator::Fleet& fleet() const { return coordinator_.fleet(); }
 
   void Receive(coordinator::MemberId member, const v1::WorkerMessage& message) override;
@@ -66,17 +72,20 @@ class CoordinatorProcess : public CoordinatorEnd {
   double clock() const { return world_.now() + clock_offset_; }
   void Feed(const coordinator::CoordinatorEvent& event);
   void TickOn();
+  void WatchDirectory();
   void CarryOut();
   absl::Status Do(const coordinator::Output& output);
   void Persist(const coordinator::CoordinatorState& state);
   using Save = std::variant<coordinator::WriteManifest, coordinator::DiscardSave, coordinator::VerifyCheckpoint>;
   void Store(Save save);
   void StoreNext();
+  void CarryOutSave();
   coordinator::CoordinatorEvent Stored(const coordinator::WriteManifest& write);
   coordinator::CoordinatorEvent Stored(const coordinator::DiscardSave& discard);
   coordinator::CoordinatorEvent Stored(const coordinator::VerifyCheckpoint& verify);
   void CommitLate(const v1::CheckpointManifest& manifest);
   absl::StatusOr<coordinator::CommittedStep> Commit(const v1::CheckpointManifest& manifest);
+  absl::StatusOr<coordinator::CommittedStep> CommitAsTheOlder(const v1::CheckpointManifest& manifest);
   void OnStorageFailure(const absl::Status& status);
 
   World& world_;
@@ -89,6 +98,11 @@ class CoordinatorProcess : public CoordinatorEnd {
   bool alive_ = true, frozen_ = false, persisting_ = false, stopped_ = false;
   bool manifest_fails_ = false, state_fails_ = false, answer_is_lost_ = false;
   int epoch_ = 0;
+  services::DirectoryHolder self_;
+  absl::Status held_by_this_;  // what it saw when it looked, right before the first save changes anything, and when
+  double looked_at_ = 0, watches_at_ = 0;
+  bool directory_is_lost_ = false;  // and it knows
+  double change_hangs_ = 0, prune_hangs_ = 0;
   double clock_offset_ = 0, storage_stalls_ = 0;
   double clock_jumped_at_ = -1e9, woke_at_ = -1e9;
   absl::Status reads_badly_;

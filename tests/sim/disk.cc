@@ -16,6 +16,24 @@ int64_t Disk::StepOf(const std::string& path) {
   return digits != std::string::npos && absl::SimpleAtoi(path.substr(digits + 1), &step) ? step : -1;
 }
 
+services::DirectoryHolder Disk::TakeOver() {
+  holder_ = {.epoch = holder_.epoch + 1, .host = "simulated", .incarnation = absl::StrCat("coordinator ", ++epoch_)};
+  taken_at_ = world_.now();
+  newest_state_ = state_;
+  newest_has_written_ = false;
+  generation_taken_ = state_.generation;
+  for (auto& [step, checkpoint] : checkpoints_) checkpoint.name_is_durable = checkpoint.is_known = true;
+  return holder_;
+}
+
+void Disk::WriteState(const coordinator::CoordinatorState& state, bool older) {
+  if (older && newest_has_written_) world_.Violate("I12: the older coordinator writes over the state of the newer");
+  state_ = state;
+  if (older) return;
+  newest_state_ = state;
+  newest_has_written_ = true;
+}
+
 void Disk::LosePower() {
   std::erase_if(shards_, [](const auto& entry) { return entry.second.written != Written::kDurable; });
   std::erase_if(checkpoints_, [](const auto& entry) { return !entry.second.name_is_durable; });
@@ -71,10 +89,29 @@ absl::StatusOr<coordinator::CommittedStep> Disk::Commit(const v1::CheckpointMani
   return coordinator::CommittedStep{PathOf(manifest.step()), {}};
 }
 
-void Disk::Prune(int keep) {
+std::vector<int64_t> Disk::Surplus(int keep) const {
   int known = 0;
   for (const auto& [step, checkpoint] : checkpoints_) known += checkpoint.is_known;
-  std::erase_if(checkpoints_, [&](const auto& entry) { return entry.second.is_known && known-- > keep; });
+  std::vector<int64_t> surplus;
+  for (const auto& [step, checkpoint] : checkpoints_) {
+    if (checkpoint.is_known && known-- > keep) surplus.push_back(step);
+  }
+  return surplus;
+}
+
+void Disk::Prune(int keep) {
+  for (const int64_t step : Surplus(keep)) checkpoints_.erase(step);
+}
+
+void Disk::RemoveSteps(const std::vector<int64_t>& steps, int keep, bool older) {
+  for (const int64_t step : steps) {
+    const auto found = checkpoints_.find(step);
+    if (found == checkpoints_.end()) continue;
+    const auto newer = std::distance(found, checkpoints_.end()) - 1;
+    world_.Trace("step ", step, " is removed late, and ", newer, " newer ones are left");
+    if (older && newer < keep) world_.Violate(absl::StrCat("I12: the older coordinator removes step ", step));
+    checkpoints_.erase(found);
+  }
 }
 
 void Disk::Advance(const ShardKey& key, Written written) {

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coordinator/fleet.h"
+#include "services/storage/directory_holder.h"
 #include "tests/sim/curriculum.h"
 #include "tests/sim/world.h"
 #include "zerofleet/v1/checkpoint.pb.h"
@@ -43,12 +44,17 @@ class Disk {
   void RemoveShard(const ShardKey& key) { shards_.erase(key); }
   // Whatever is not durable is gone.
   void LosePower();
-  // What a coordinator that starts finds is durable from then on, and whoever was before it commits no more.
-  void TakeOver() {
-    ++epoch_;
-    for (auto& [step, checkpoint] : checkpoints_) checkpoint.name_is_durable = checkpoint.is_known = true;
+  // What a coordinator that starts finds is durable from then on, and whoever was before it changes the directory no
+  // more: it is named by what this returns.
+  services::DirectoryHolder TakeOver();
+  // The rule of services/storage/directory_holder.h: what a coordinator asks before it changes the directory.
+  absl::Status CheckHolder(const services::DirectoryHolder& self) const {
+    return services::CheckHolder("ckpt", holder_, self);
   }
+  // What is so, whatever the rule says: how many coordinators have taken the directory, and when the last one did.
   int epoch() const { return epoch_; }
+  double taken_at() const { return taken_at_; }
+  uint64_t generation_taken() const { return generation_taken_; }  // that its state file knew then
   // The commit of this step was carried out, and whether its name is durable is not known.
   void ForgetSync(int64_t step) {
     if (IsCommitted(step)) checkpoints_[step].name_is_durable = false;
@@ -56,8 +62,12 @@ class Disk {
 
   // Commits what this manifest lists, and prunes to the `keep` newest that are known. Never overwrites. kAll: the
   // coordinator does not come to hear of it, and prunes nothing.
-  static constexpr int kAll = 1 << 30;
+  static constexpr int kAll = 1 << 30, kAllKnown = kAll - 1;
   absl::StatusOr<coordinator::CommittedStep> Commit(const v1::CheckpointManifest& manifest, int keep);
+  // What a coordinator that keeps so many would remove.
+  std::vector<int64_t> Surplus(int keep) const;
+  // Removes them. `older`: by a coordinator that another has followed; then none that is one of the newest `keep`.
+  void RemoveSteps(const std::vector<int64_t>& steps, int keep, bool older);
   // Removes the shards of a save that failed, and those of older generations.
   void Discard(const coordinator::DiscardSave& discard);
   absl::Status SetAside(const std::string& path);
@@ -87,7 +97,11 @@ class Disk {
   // Until then, whatever a checkpoint needs cannot be written.
   void FillUntil(double time) { full_until_ = time; }
   bool IsFull() const { return world_.now() < full_until_; }
-  coordinator::CoordinatorState& state() { return state_; }
+  const coordinator::CoordinatorState& state() const { return state_; }
+  // `older`: by a coordinator that another has followed, which had begun before that.
+  void WriteState(const coordinator::CoordinatorState& state, bool older);
+  // The state that the newest coordinator has read or written.
+  const coordinator::CoordinatorState& newest_state() const { return newest_state_; }
 
   static std::string PathOf(int64_t step) { return absl::StrCat("ckpt/step-", step); }
   static int64_t StepOf(const std::string& path);
@@ -119,9 +133,13 @@ class Disk {
   std::map<ShardKey, Shard> shards_;
   std::map<int64_t, Checkpoint> checkpoints_;  // by step
   std::set<int64_t> late_;
-  coordinator::CoordinatorState state_;
+  coordinator::CoordinatorState state_, newest_state_;
+  bool newest_has_written_ = false;
+  services::DirectoryHolder holder_;
   double slow_until_ = 0, full_until_ = 0;
-  int epoch_ = 0;  // of the newest coordinator
+  int epoch_ = 0;
+  double taken_at_ = 0;
+  uint64_t generation_taken_ = 0;
 };
 
 }  // namespace zerofleet::sim

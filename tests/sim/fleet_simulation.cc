@@ -18,6 +18,8 @@ namespace {
 
 // Without further faults a run has ended by then: the longest silence and stall, its time to form, and its few steps.
 constexpr double kLongestAfterFaults = 240;  // seconds
+// A coordinator that another has followed knows it by then, though it was stopped for as long as one may be.
+constexpr double kFencedWithin = 2 + 2 * kHeartbeatTimeout;  // seconds
 
 class FleetSimulation {
  public:
@@ -33,6 +35,9 @@ class FleetSimulation {
       world_.After(world_.Uniform(0, plan_.last_fault), [this] { Fault(); });
     }
     Launch();
+    for (int second = 0; second < plan_.second_coordinators; ++second) {
+      world_.After(world_.Uniform(1, plan_.last_fault), [this] { TakeTheCoordinatorForDead(); });
+    }
   }
 
   SimulationResult Run() {
@@ -77,6 +82,9 @@ class FleetSimulation {
   void FaultOfStorage();
   void FaultOfTheCoordinator();
   void Silence();
+  void TakeTheCoordinatorForDead();
+  void StartASecondCoordinator(CoordinatorProcess& first);
+  void OnEndOfTheOlder(size_t number, const absl::Status& status);
   absl::Status AnyBadRead();
   double AnyStall();
   SimWorker* AnyWorker();
@@ -118,8 +126,14 @@ void FleetSimulation::Launch() {
 }
 
 void FleetSimulation::StartCoordinator() {
-  const auto lost = [this](const v1::WorkerLostEvent& event) { Replace(event); };
-  const auto ended = [this](const absl::Status& status, bool stopped) { OnEnd(status, stopped); };
+  // One that another has followed has a launcher of its own, which is of no account here.
+  const auto serves = [this, number = coordinators_.size()] { return number + 1 == coordinators_.size(); };
+  const auto lost = [this, serves](const v1::WorkerLostEvent& event) {
+    if (serves()) Replace(event);
+  };
+  const auto ended = [this, serves, number = coordinators_.size()](const absl::Status& status, bool stopped) {
+    serves() ? OnEnd(status, stopped) : OnEndOfTheOlder(number, status);
+  };
   const auto worth_a_fault = [this] {
     if (MayFail() && world_.Chance(plan_.nudges)) world_.After(world_.Uniform(0, 0.3), [this] { Fault(); });
   };
@@ -377,6 +391,41 @@ void FleetSimulation::Silence() {
   coordinator().CutOff(seconds, world_.Chance(0.4));
 }
 
+// Its node is only cut off, from its workers at least; or nothing is wrong with it, and an operator is mistaken. What
+// it had begun to store may be carried out now or later.
+void FleetSimulation::TakeTheCoordinatorForDead() {
+  if (done_ || !coordinator().alive() || coordinator().fleet().ended()) return;
+  const double seconds = world_.Uniform(0.2, 12);
+  place_may_stay_empty_ = true;
+  if (world_.Chance(0.5)) {
+    world_.Trace("the coordinator is cut off for ", seconds, " s, and taken for dead");
+    coordinator().CutOff(seconds, world_.Chance(0.5));
+  }
+  const double hangs = seconds + world_.Uniform(0, 4);
+  if (world_.Chance(0.3)) coordinator().HangBeforeItChanges(hangs);
+  if (world_.Chance(0.3)) coordinator().HangBeforeItPrunes(hangs);
+  world_.After(world_.Uniform(0, seconds), [this, first = coordinators_.size()] {
+    if (first == coordinators_.size()) StartASecondCoordinator(coordinator());
+  });
+}
+
+// In the directory of the first, whose lock does not hold it out: alone, or with a whole new fleet.
+void FleetSimulation::StartASecondCoordinator(CoordinatorProcess& first) {
+  if (done_ || !first.alive() || first.fleet().ended()) return;
+  world_.Trace("a second coordinator is started");
+  world_.Chance(0.5) ? Launch() : StartTheCoordinatorAgain();
+  place_may_stay_empty_ = true;
+  world_.After(kFencedWithin, [this, &first] {
+    if (first.alive() && !first.fleet().ended()) world_.Violate("I12: the older of two coordinators goes on");
+  });
+}
+
+void FleetSimulation::OnEndOfTheOlder(size_t number, const absl::Status& status) {
+  world_.Trace("the run of the older coordinator ends: ", status.ToString());
+  result_.fenced += absl::StrContains(status.message(), "has taken over");
+  world_.After(world_.Uniform(0.5, 2), [this, number] { coordinators_[number]->Crash(); });
+}
+
 absl::Status FleetSimulation::AnyBadRead() {
   switch (world_.Below(3)) {
     case 0: return absl::DataLossError("simulated: other bytes");
@@ -397,6 +446,9 @@ void FleetSimulation::CrashTheCoordinator() {
   if (power) {
     world_.Trace("the power fails");
     for (const auto& worker : workers_) worker->Kill();
+    for (const auto& older : coordinators_) {
+      if (older->is_older()) older->Crash();
+    }
   }
   coordinator().Crash();
   if (power) disk_.LosePower();

@@ -18,6 +18,7 @@ struct SimulationResult {
   int64_t recoveries = 0;
   int64_t restored = 0;  // of these, from memory
   int64_t adopted = 0;   // fleets that a coordinator took over, whole
+  int64_t fenced = 0;    // coordinators whose run ended since a newer one had their directory
   int64_t failed_saves = 0;
   int64_t rollbacks = 0;
   int64_t shrunk = 0, grown = 0;  // how often the fleet went on with fewer ranks, and took in others again

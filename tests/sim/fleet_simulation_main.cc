@@ -45,7 +45,7 @@ int main(int argc, char** argv) {
   const auto began = std::chrono::steady_clock::now();
   double seconds = 0;
   int64_t failed = 0;
-  int64_t recoveries = 0, restored = 0, adopted = 0, rollbacks = 0, shrunk = 0, grown = 0;
+  int64_t recoveries = 0, restored = 0, adopted = 0, fenced = 0, rollbacks = 0, shrunk = 0, grown = 0;
   for (uint64_t seed = arguments.first; seed < arguments.first + arguments.count; ++seed) {
     const zerofleet::sim::SimulationResult result =
         zerofleet::sim::Simulate(seed, arguments.trace ? &std::cout : nullptr);
@@ -53,6 +53,7 @@ int main(int argc, char** argv) {
     recoveries += result.recoveries;
     restored += result.restored;
     adopted += result.adopted;
+    fenced += result.fenced;
     rollbacks += result.rollbacks;
     shrunk += result.shrunk;
     grown += result.grown;
@@ -64,7 +65,8 @@ int main(int argc, char** argv) {
   }
   const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   std::cout << arguments.count << " seeds, " << seconds << " s simulated in " << took << " s, " << recoveries
-            << " recoveries, " << restored << " of them from memory, " << adopted << " adoptions, " << rollbacks
-            << " rollbacks, " << shrunk << " times fewer ranks, " << grown << " times more again\n";
+            << " recoveries, " << restored << " of them from memory, " << adopted << " adoptions, " << fenced
+            << " coordinators that a newer one kept out, " << rollbacks << " rollbacks, " << shrunk
+            << " times fewer ranks, " << grown << " times more again\n";
   return failed == 0 ? 0 : 1;
 }

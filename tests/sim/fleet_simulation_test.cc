@@ -18,13 +18,14 @@ constexpr uint64_t kSeeds = 2000;
 TEST(FleetSimulationTest, InvariantsHoldWhateverHappens) {
   std::map<absl::StatusCode, int> ends;
   int64_t recoveries = 0, restored = 0, adopted = 0, failed_saves = 0, last_saves = 0, rollbacks = 0, shrunk = 0,
-          grown = 0;
+          grown = 0, fenced = 0;
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     const SimulationResult result = Simulate(seed, nullptr);
     ASSERT_EQ(result.violation, "") << "fleet_simulation --seed " << seed << " --trace shows it";
     recoveries += result.recoveries;
     restored += result.restored;
     adopted += result.adopted;
+    fenced += result.fenced;
     failed_saves += result.failed_saves;
     rollbacks += result.rollbacks;
     shrunk += result.shrunk;
@@ -34,14 +35,16 @@ TEST(FleetSimulationTest, InvariantsHoldWhateverHappens) {
       last_saves += absl::StrContains(end.message(), "the last save was tried");
     }
   }
-  std::cout << recoveries << " recoveries, " << restored << " from memory, " << adopted << " adoptions, "
-            << failed_saves << " failed saves, " << last_saves << " ends by them, " << rollbacks << " rollbacks, "
-            << shrunk << " times fewer ranks, " << grown << " times more again\n";
+  std::cout << recoveries << " recoveries, " << restored << " from memory, " << adopted << " adoptions, " << fenced
+            << " coordinators that a newer one kept out, " << failed_saves << " failed saves, " << last_saves
+            << " ends by them, " << rollbacks << " rollbacks, " << shrunk << " times fewer ranks, " << grown
+            << " times more again\n";
   for (auto [code, count] : ends) std::cout << absl::StatusCodeToString(code) << ": " << count << " runs\n";
   // The simulation reaches what it is for.
   EXPECT_GT(recoveries, static_cast<int64_t>(kSeeds) / 2);
   EXPECT_GT(restored, static_cast<int64_t>(kSeeds) / 100);
   EXPECT_GT(adopted, static_cast<int64_t>(kSeeds) / 10);
+  EXPECT_GT(fenced, static_cast<int64_t>(kSeeds) / 50);
   EXPECT_GT(failed_saves, static_cast<int64_t>(kSeeds) / 10);
   EXPECT_GT(last_saves, 0);
   EXPECT_GT(rollbacks, static_cast<int64_t>(kSeeds) / 10);

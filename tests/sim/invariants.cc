@@ -86,9 +86,24 @@ void Invariants::OnOutput(const coordinator::Fleet& fleet, const coordinator::Ou
   }
 }
 
+void Invariants::OnOutputOfTheOlder(const coordinator::Fleet& fleet, const coordinator::Output& output) {
+  const auto* send = std::get_if<coordinator::SendTo>(&output.action);
+  if (send == nullptr || send->message->has_refused()) return;
+  const uint64_t generation = send->message->generation();
+  Expect(generation <= disk_.generation_taken(),
+         absl::StrCat("I12: the older coordinator tells of generation ", generation, ", and the newer began with ",
+                      disk_.generation_taken()));
+  if (send->message->has_assignment()) OnPlace(fleet, generation, send->message->assignment());
+}
+
+void Invariants::OnChange(int epoch, double looked_at, const char* what) {
+  Expect(epoch == disk_.epoch() || looked_at <= disk_.taken_at(),
+         absl::StrCat("I12: coordinator ", epoch, " ", what, ", and ", disk_.epoch(), " has taken the directory"));
+}
+
 void Invariants::OnSend(const coordinator::Fleet& fleet, const coordinator::SendTo& send) {
   const v1::CoordinatorMessage& message = *send.message;
-  Expect(message.has_refused() || message.generation() <= disk_.state().generation,
+  Expect(message.has_refused() || message.generation() <= disk_.newest_state().generation,
          absl::StrCat("I3: generation ", message.generation(), " is told before it is durable"));
   if (message.has_assignment()) OnAssignment(fleet, message.generation(), message.assignment());
   if (message.checkpoint().committed()) CheckIsCommitted(message.checkpoint().step());
@@ -118,9 +133,9 @@ void Invariants::OnSend(const coordinator::Fleet& fleet, const coordinator::Send
 }
 
 void Invariants::OnPersist(const coordinator::CoordinatorState& state) {
-  Expect(state.generation >= disk_.state().generation, "I3: the stored generation goes back");
+  Expect(state.generation >= disk_.newest_state().generation, "I3: the stored generation goes back");
   CheckIsCommitted(state.last_committed_step);
-  const std::vector<coordinator::Rollback>& before = disk_.state().rollbacks;
+  const std::vector<coordinator::Rollback>& before = disk_.newest_state().rollbacks;
   bool kept = state.rollbacks.size() >= before.size();
   for (size_t i = 0; kept && i < before.size(); ++i) {
     const bool settled = before[i].resumed_step < 0 && state.rollbacks[i].end_sample == before[i].end_sample;
@@ -132,7 +147,7 @@ void Invariants::OnPersist(const coordinator::CoordinatorState& state) {
 // Every rank of a view is told the same; the first to be told is judged.
 void Invariants::OnStart(const v1::Start& start) {
   coordinator::SkippedSamples durable;
-  for (const coordinator::Rollback& rollback : disk_.state().rollbacks) {
+  for (const coordinator::Rollback& rollback : disk_.newest_state().rollbacks) {
     durable.Add(rollback.first_sample, rollback.end_sample);
     Expect(rollback.resumed_step >= 0, "I9: goes on though it is not settled what is left out");
   }
@@ -141,7 +156,7 @@ void Invariants::OnStart(const v1::Start& start) {
   if (told == curriculum_.left_out()) return;
   // From where this view goes on; or an earlier one, whose decision was durable before anybody was told.
   std::vector<int64_t> resumed = {start.step()};
-  for (const coordinator::Rollback& rollback : disk_.state().rollbacks) resumed.push_back(rollback.resumed_step);
+  for (const coordinator::Rollback& rollback : disk_.newest_state().rollbacks) resumed.push_back(rollback.resumed_step);
   bool fits = false;
   for (const int64_t batch : curriculum_.diverged()) {
     for (const int64_t step : resumed) {
@@ -168,6 +183,10 @@ void Invariants::OnAssignment(const coordinator::Fleet& fleet, uint64_t generati
     Expect(generation > newest_generation_, absl::StrCat("I3: generation ", generation, " after ", newest_generation_));
     newest_generation_ = std::max(newest_generation_, generation);
   }
+  OnPlace(fleet, generation, view);
+}
+
+void Invariants::OnPlace(const coordinator::Fleet& fleet, uint64_t generation, const v1::Assignment& view) {
   ViewSeen& seen = views_[generation];
   Expect(seen.ranks.insert(view.rank()).second,
          absl::StrCat("I5: rank ", view.rank(), " of generation ", generation, " is given out twice"));

@@ -8,7 +8,10 @@
 //   checkpoint, never further I8  nothing follows the end of a run, and it ends for a reason that it has met
 //   (fleet_simulation.cc) I9  what a run leaves out is what lies between where it went on and a batch that diverged, is
 //   durable before anybody hears of it, and is never forgotten I10 a coordinator that is cut off
-//   loses no rank by that I11 nobody is given up for wrong numbers who has none
+//   loses no rank by that I11 nobody is given up for wrong numbers who has none I12 of two coordinators on one
+//   directory the newer alone changes it: what the older commits, removes, renames or writes it had looked for before
+//   the newer began, and that takes from the newer nothing it has or may go back to; the older gives out no view that
+//   the newer does not know of, and its run ends (fleet_simulation.cc)
 #ifndef ZEROFLEET_TESTS_SIM_INVARIANTS_H_
 #define ZEROFLEET_TESTS_SIM_INVARIANTS_H_
 
@@ -37,6 +40,10 @@ class Invariants {
                  const std::vector<coordinator::Output>& outputs);
   // An output is about to be carried out.
   void OnOutput(const coordinator::Fleet& fleet, const coordinator::Output& output);
+  // The same, of a coordinator that another has followed, which does not know that yet.
+  void OnOutputOfTheOlder(const coordinator::Fleet& fleet, const coordinator::Output& output);
+  // A coordinator changes the directory or the state, having last looked then who holds them.
+  void OnChange(int epoch, double looked_at, const char* what);
   int64_t recoveries() const { return recoveries_; }
   int64_t adopted() const { return adopted_; }
   int64_t rollbacks() const { return rollbacks_; }  // after which training went on
@@ -58,6 +65,7 @@ class Invariants {
   void OnStart(const v1::Start& start);
   void OnPersist(const coordinator::CoordinatorState& state);
   void OnAssignment(const coordinator::Fleet& fleet, uint64_t generation, const v1::Assignment& view);
+  void OnPlace(const coordinator::Fleet& fleet, uint64_t generation, const v1::Assignment& view);
   void CheckPlacement(const v1::Assignment& view, bool team_is_kept);  // the checkpoint's, on whatever nodes
   void CheckIsCommitted(int64_t step);
   void OnEvent(const v1::Event& event);

@@ -62,6 +62,7 @@ RunPlan DrawPlan(World& world, uint64_t seed) {
     config.mutable_parallel()->set_workers(plan.workers() + world.Below(4));  // they need not divide the micro-batches
     if (world.Chance(0.7)) config.mutable_restart()->set_min_workers(1);
   }
+  if (seed % 9 == 4) plan.second_coordinators = 1 + world.Below(2);
   return plan;
 }
 

@@ -29,14 +29,16 @@ struct RunPlan {
   int faults = 0;
   double nudges = 0;              // how likely a fault follows a moment that is worth one
   double last_fault = 0;          // seconds
+  int second_coordinators = 0;    // times that another one is started beside the one that serves
   std::set<int64_t> bad_batches;  // with which training diverges
   bool ample() const { return config.restart().max_per_rank() >= kAmpleRestarts; }
   int workers() const { return config.parallel().workers(); }
   int tensor() const { return static_cast<int>(config.parallel().tensor()); }
 };
 
-// Some seeds have snapshots, batches with which training diverges, tensor groups, many ranks, the order of samples, or
-// assignments without members, which their numbers say: what the others do is not changed by drawing that.
+// Some seeds have snapshots, batches with which training diverges, tensor groups, many ranks, the order of samples, two
+// coordinators, or assignments without members, which their numbers say: what the others do is not changed by drawing
+// that.
 RunPlan DrawPlan(World& world, uint64_t seed);
 
 }  // namespace zerofleet::sim
