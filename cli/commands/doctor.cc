@@ -324,6 +324,8 @@ std::string DeviationText(const Deviation& deviation, const std::string& place) 
 
 absl::StatusOr<std::vector<DoctorFinding>> Examine(const DoctorInput& input, device::Device& device) {
   constexpr double kLeastPart = 1e-2;  // of the size of all: what is smaller is rounding of what cancels out
+  // The parser's check of a range lets nan through, beyond which every difference would be.
+  if (std::isnan(input.tolerance)) return absl::InvalidArgumentError("--tolerance: must be 1e-09 to 1, got nan");
   ZF_ASSIGN_OR_RETURN(const v1::ModelConfig model, checkpoint::ReadHuggingFaceModel(input.checkpoint));
   ZF_ASSIGN_OR_RETURN(const model::ModelFamily* const family, model::FindModelFamily(model.family()));
   const model::HuggingFaceFormat& format = family->hugging_face;

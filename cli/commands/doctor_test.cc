@@ -270,6 +270,15 @@ TEST_F(DoctorTest, NamesWhatIsWrong) {
   }
 }
 
+TEST_F(DoctorTest, RefusesAToleranceThatIsNoNumber) {
+  AddNumber("loss", static_cast<float>(done_.loss));
+  Write("expect");
+  DoctorInput input = Input();
+  EXPECT_TRUE(Examine(input, *device_).ok());
+  input.tolerance = std::nan("");
+  EXPECT_EQ(Examine(input, *device_).status().message(), "--tolerance: must be 1e-09 to 1, got nan");
+}
+
 TEST_F(DoctorTest, RefusesFilesThatDoNotFit) {
   AddNumber("losses", 1);
   Write("expect");
