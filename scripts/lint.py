@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What `make lint` runs: formatting, clang-tidy, and the checkers of scripts, configuration files and links.
+"""What `make lint` runs: formatting, clang-tidy, and the checkers of scripts, configuration files, links and file modes.
 
-    scripts/lint.py [--jobs N] [format] [shell] [python] [yaml] [links] [tidy]        default: all of them
+    scripts/lint.py [--jobs N] [format] [shell] [python] [yaml] [links] [modes] [tidy]        default: all of them
 
 Prints what breaks a rule and exits 1 if anything does. scripts/setup.sh lint brings the tools. To add a check, add a
 function to CHECKS.
@@ -85,12 +85,26 @@ def check_links(jobs):
     return output_of([sys.executable, "scripts/links.py"])
 
 
+def check_modes(jobs):
+    """A file that names its interpreter can be run by its name, and no other file says that it can."""
+    found = []
+    for path in tracked(""):
+        file = ROOT / path
+        if file.is_symlink():
+            continue
+        with open(file, "rb") as opened:
+            is_script = opened.read(2) == b"#!"
+        if is_script != os.access(file, os.X_OK):
+            found.append(f"{path}: {'begins with #! and is not executable' if is_script else 'is executable and does not begin with #!'}")
+    return found
+
+
 def check_tidy(jobs):
     return lint_tidy.check(ROOT, tool("clang-tidy-14"), jobs)
 
 
 CHECKS = {"format": check_format, "shell": check_shell, "python": check_python, "yaml": check_yaml, "links": check_links,
-          "tidy": check_tidy}
+          "modes": check_modes, "tidy": check_tidy}
 
 
 def self_test():
