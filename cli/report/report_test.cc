@@ -191,8 +191,10 @@ TEST(Report, GivesUpOnAReaderThatTakesNothing) {
   const int reader = open(fifo.path().c_str(), O_RDONLY | O_NONBLOCK);
   auto writer = ReportWriter::Open(fifo.path());
   ASSERT_TRUE(writer.ok()) << writer.status();
-  const size_t lines = ReportWriter::kMostWaiting / ReportLine(StepEvent()).size() + 1000;
-  for (size_t i = 0; i < lines && (*writer)->status().ok(); ++i) (*writer)->Write(StepEvent());
+  v1::Event event;
+  event.mutable_save_failed()->set_message(std::string(64 << 10, 'm'));
+  const size_t lines = ReportWriter::kMostWaiting / ReportLine(event).size() + 10;
+  for (size_t i = 0; i < lines && (*writer)->status().ok(); ++i) (*writer)->Write(event);
   EXPECT_EQ((*writer)->status().message(),
             "report " + fifo.path() + ": its reader is too slow; it ends before this run did");
   close(reader);

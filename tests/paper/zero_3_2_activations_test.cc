@@ -40,6 +40,8 @@ TEST_P(Checkpointing, GivesTheSameBitsInEveryStage) {
   FleetSetup setup = Fleet();
   const FleetResult plain = TrainFleet(setup);
   for (setup.stage = 0; setup.stage <= 3; ++setup.stage) {
+    // A pass gathers nothing in stages 1 and 2, as in 0; on an emulated GPU it takes a second.
+    if (setup.device != "cpu" && (setup.stage == 1 || setup.stage == 2)) continue;
     for (const model::Checkpointing& checkpointing : {kNone, kBlock, kSelective, kEveryTwo, kEveryThree}) {
       setup.checkpointing = checkpointing;
       const FleetResult result = TrainFleet(setup);
@@ -60,7 +62,7 @@ TEST_P(Checkpointing, GivesTheSameBitsWithSeveralMicroBatches) {
   setup.micro_batches = 3;
   setup.steps = setup.device == "cpu" ? 8 : 1;
   const FleetResult plain = TrainFleet(setup);
-  for (const model::Checkpointing& checkpointing : {kBlock, kSelective, kEveryThree}) {
+  for (const model::Checkpointing& checkpointing : {kSelective, kEveryThree}) {
     setup.checkpointing = checkpointing;
     EXPECT_EQ(TrainFleet(setup).states, plain.states);
   }

@@ -26,7 +26,7 @@
 namespace zerofleet::trainer {
 namespace {
 
-constexpr int kMostRanks = 8, kStages = 4;
+constexpr int kMostRanks = 5, kStages = 4;
 
 // Sizes that none of the numbers of ranks divides.
 zero::FleetSetup FleetOf(int stage, int ranks) {

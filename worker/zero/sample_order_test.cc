@@ -64,7 +64,7 @@ TEST(SampleOrder, NorDoTheyOnOtherDevices) {
       return TrainFleet(setup);
     };
     const FleetResult want = run(2, 1);
-    for (const auto& [stage, ranks] : std::vector<std::pair<int, int>>{{0, 2}, {1, 4}, {2, 3}, {3, 4}}) {
+    for (const auto& [stage, ranks] : std::vector<std::pair<int, int>>{{0, 2}, {1, 3}, {3, 4}}) {
       ExpectSameBits(run(stage, ranks), want, absl::StrCat(device, ", stage ", stage, ", ", ranks, " ranks"));
     }
   }

@@ -55,7 +55,7 @@ TEST_F(FlatVectorsTest, ConvertInPlace) {
   for (const DType from_type : kAllTypes) {
     for (const DType to_type : kAllTypes) {
       if (DTypeBytes(to_type) > DTypeBytes(from_type)) continue;
-      for (const int64_t count : {1, 250, 8193, 65539}) {
+      for (const int64_t count : {1, 250, 8193, 16387}) {
         for (const int64_t skip : {0, 1}) {
           InEveryOrder([&] {
             Vector buffer(device(), count, from_type, 1, skip);
@@ -105,7 +105,7 @@ TEST_F(FlatVectorsTest, AccumulateZeroAndFill) {
 TEST_F(FlatVectorsTest, SumSquaresIsTheSameAtAnyAlignment) {
   const Vector result(device(), 2, DType::kF32, 0);
   for (const DType dtype : kAllTypes) {
-    for (const int64_t count : {0, 1, 7, 8, 250, 8192, 8193, 100003}) {
+    for (const int64_t count : {0, 1, 7, 8, 250, 8192, 8193, 32771}) {
       double first = 0;
       for (const int64_t skip : kSkips) {
         const Vector aligned(device(), count, dtype, 1, 0);

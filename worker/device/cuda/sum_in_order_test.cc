@@ -86,7 +86,7 @@ TEST_F(SumInOrderTest, NothingIsNothing) {
 
 // Counts that end inside, at and past each of the launches that narrow in place.
 TEST_F(SumInOrderTest, TheResultMayTakeAnInputsPlace) {
-  for (const int64_t count : {1, 1000, 8192, 8193, 16384, 16385, 100001}) {
+  for (const int64_t count : {1, 1000, 8192, 8193, 16384, 16385}) {
     for (const DType dtype : kTestTypes) {
       for (const DType to_dtype : kTestTypes) {
         if (DTypeBytes(to_dtype) > DTypeBytes(dtype)) continue;
