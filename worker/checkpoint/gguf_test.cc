@@ -111,9 +111,11 @@ TEST(GgufTest, WhatCannotBeIsNamed) {
   EXPECT_THAT(Error(Writer().Header(0, 2).Fact("a", 1u).Fact("a", 1u).bytes), HasSubstr("twice"));
   EXPECT_THAT(Error(Writer().Header(0, 1).Text("a").Number<uint32_t>(99).bytes), HasSubstr("type 99"));
   // An array that says it has more elements than the file has bytes.
-  Writer bomb;
-  bomb.Header(0, 1).Text("a").Number<uint32_t>(9).Number<uint32_t>(8).Number<uint64_t>(uint64_t{1} << 60);
-  EXPECT_THAT(Error(bomb.bytes), HasSubstr("ends in an array"));
+  for (const uint64_t count : {uint64_t{1} << 20, uint64_t{1} << 60}) {
+    Writer bomb;
+    bomb.Header(0, 1).Text("a").Number<uint32_t>(9).Number<uint32_t>(8).Number<uint64_t>(count);
+    EXPECT_THAT(Error(bomb.bytes), HasSubstr("ends in an array")) << count;
+  }
 }
 
 std::vector<float> Dequantized(uint32_t type, const std::string& block, int64_t elements) {
