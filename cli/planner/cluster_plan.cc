@@ -86,6 +86,10 @@ std::string LargestText(const ClusterPlan& plan) {
                       " layers of ", plan.largest->model.hidden(), ")");
 }
 
+std::string LongestText(const ClusterPlan& plan) {
+  return plan.longest ? absl::StrCat(*plan.longest, " tokens") : "none with these settings";
+}
+
 std::string SmallestText(const ClusterPlan& plan) {
   if (!plan.smallest) return "none with these settings, however many devices";
   return absl::StrCat(*plan.smallest, *plan.smallest == 1 ? " device" : " devices");
@@ -157,6 +161,7 @@ absl::StatusOr<ClusterPlan> PlanOnCluster(const std::string& name, const v1::Con
   plan.parameters = static_cast<double>(spec.parameters());
   ZF_ASSIGN_OR_RETURN(plan.rank, EstimateRank(config, cluster));
   ZF_ASSIGN_OR_RETURN(plan.largest, FindLargestModel(config, cluster));
+  ZF_ASSIGN_OR_RETURN(plan.longest, FindLongestContext(config, cluster));
   const bool here = cluster.shared_bytes > 0;
   if (!here) {
     ZF_ASSIGN_OR_RETURN(plan.smallest, FindSmallestCluster(config, cluster));
@@ -192,6 +197,7 @@ std::string ClusterPlanText(const ClusterPlan& plan, const Terminal& terminal) {
   TextTable answers({"question", "answer"});
   answers.Add({"does it fit", rank.need.Verdict()});
   answers.Add({"largest model that fits", LargestText(plan)});
+  answers.Add({"longest context that fits", LongestText(plan)});
   if (plan.cluster.shared_bytes == 0) answers.Add({"smallest cluster that fits it", SmallestText(plan)});
   absl::StrAppend(&text, answers.Render(2, terminal), "\n");
 
@@ -286,6 +292,7 @@ nlohmann::ordered_json ClusterPlanJson(const ClusterPlan& plan) {
     }
   }
   document["largest_model_parameters"] = plan.largest ? nlohmann::ordered_json(plan.largest->parameters) : nullptr;
+  document["longest_context"] = plan.longest ? nlohmann::ordered_json(*plan.longest) : nullptr;
   document["smallest_cluster_gpus"] = plan.smallest ? nlohmann::ordered_json(*plan.smallest) : nullptr;
   if (plan.pick.ok()) {
     document["pick"] = {{"first", ChoiceJson(plan.pick->first)},

@@ -26,6 +26,7 @@ struct ClusterPlan {
   RankEstimate rank = {};                     // rank 0
   std::optional<Probe> probe = std::nullopt;  // what short runs on this machine say of the step
   std::optional<LargestModel> largest = std::nullopt;
+  std::optional<int64_t> longest = std::nullopt;  // tokens of context
   std::optional<int64_t> smallest = std::nullopt;
   absl::StatusOr<Pick> pick = absl::UnknownError("no pick was made");
   std::vector<std::string> notes = {};

@@ -48,6 +48,15 @@ TEST(ClusterPlan, LargestAndSmallestAreAtTheEdge) {
   changed.mutable_model()->set_layers(largest->model.layers() + 2);
   EXPECT_FALSE(NeedOf(PlanMemoryOf(changed).value(), cluster).fits());
 
+  const std::optional<int64_t> longest = FindLongestContext(config, cluster).value();
+  ASSERT_TRUE(longest);
+  changed = config;
+  changed.mutable_model()->set_context(*longest);
+  EXPECT_TRUE(NeedOf(PlanMemoryOf(changed).value(), cluster).fits());
+  changed.mutable_model()->set_context(*longest + 64);
+  EXPECT_FALSE(NeedOf(PlanMemoryOf(changed).value(), cluster).fits());
+  EXPECT_FALSE(FindLongestContext(ModelOn("zero-8b", 4, 0), cluster).value()) << "its states alone are too much";
+
   const std::optional<int64_t> smallest = FindSmallestCluster(config, cluster).value();
   ASSERT_TRUE(smallest);
   ASSERT_GT(*smallest, 1);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -160,6 +161,32 @@ absl::StatusOr<std::optional<LargestModel>> FindLargestModel(const v1::Config& c
     if (found) best = found;
   }
   return best;
+}
+
+absl::StatusOr<std::optional<int64_t>> FindLongestContext(const v1::Config& config, const Cluster& cluster) {
+  const int64_t tokens = std::lcm(int64_t{64}, config.parallel().tensor());  // a group may divide them
+  const int64_t most = 10'000'000 / tokens;                                  // model.context's own limit
+  const auto fits = [&](int64_t steps) -> absl::StatusOr<bool> {
+    v1::Config changed = config;
+    changed.mutable_model()->set_context(steps * tokens);
+    ZF_ASSIGN_OR_RETURN(const memory::MemoryPlan plan, PlanMemoryOf(changed));
+    return NeedOf(plan, cluster).fits();
+  };
+  int64_t low = 0, high = 1;  // the most that is known to fit, and the least that has not been seen to
+  while (high <= most) {
+    ZF_ASSIGN_OR_RETURN(const bool enough, fits(high));
+    if (!enough) break;
+    low = high;
+    high *= 2;
+  }
+  high = std::min(high, most + 1);
+  while (high - low > 1) {
+    const int64_t middle = (low + high) / 2;
+    ZF_ASSIGN_OR_RETURN(const bool enough, fits(middle));
+    (enough ? low : high) = middle;
+  }
+  if (low == 0) return std::nullopt;
+  return low * tokens;
 }
 
 absl::StatusOr<std::optional<int64_t>> FindSmallestCluster(const v1::Config& config, const Cluster& cluster) {

@@ -57,6 +57,10 @@ struct LargestModel {
 // The largest model of ShapeOf's shapes with these settings that fits; nothing if not even the smallest does.
 absl::StatusOr<std::optional<LargestModel>> FindLargestModel(const v1::Config& config, const Cluster& cluster);
 
+// The longest model.context at which the model fits with these settings, in steps of 64 tokens that a tensor group can
+// divide; nothing if one step is too many. A family that learns its positions has more parameters the longer it is.
+absl::StatusOr<std::optional<int64_t>> FindLongestContext(const v1::Config& config, const Cluster& cluster);
+
 // The least number of devices on which the model fits with these settings, by whole nodes from one node on; nothing if
 // it does not on any number. Each rank keeps its sequences per step.
 absl::StatusOr<std::optional<int64_t>> FindSmallestCluster(const v1::Config& config, const Cluster& cluster);
