@@ -1,8 +1,6 @@
 // A shard written, read, and a plain file of its size; see checkpoint_benches.h.
 #include "bench/checkpoint_benches.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <memory>
@@ -13,6 +11,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/status.h"
+#include "bench/scratch_directory.h"
 #include "worker/checkpoint/shard_reader.h"
 #include "worker/checkpoint/shard_writer.h"
 #include "worker/optim/optimizer.h"
@@ -21,12 +20,6 @@ namespace zerofleet::bench {
 namespace {
 
 constexpr size_t kPlainWriteBytes = 4 << 20;
-
-// Removed in every case.
-struct Scratch {
-  std::string path;
-  ~Scratch() { RemoveTree(path).IgnoreError(); }
-};
 
 absl::StatusOr<double> PlainWriteSeconds(const std::string& path, int64_t bytes) {
   const std::vector<std::byte> block(kPlainWriteBytes, std::byte{1});
@@ -51,20 +44,17 @@ absl::StatusOr<CheckpointRate> BenchCheckpoint(const CheckpointBenchOptions& opt
     return absl::InvalidArgumentError(
         absl::StrCat("checkpoint bench: must be at least ", bytes_per_element, " bytes, got ", options.bytes));
   }
-  if (!IsDirectory(options.directory)) {
-    return absl::InvalidArgumentError(absl::StrCat("checkpoint bench: ", options.directory, " is not a directory"));
-  }
-  const Scratch scratch{JoinPath(options.directory, absl::StrCat("zerofleet-bench-", getpid()))};
-  ZF_RETURN_IF_ERROR(CreateDirectories(scratch.path));
+  const ScratchDirectory scratch(options.directory);
+  ZF_RETURN_IF_ERROR(scratch.Create("checkpoint bench"));
   CheckpointRate rate;
   rate.bytes = elements * bytes_per_element;
   const auto bytes = static_cast<double>(rate.bytes);
-  ZF_ASSIGN_OR_RETURN(const double plain, PlainWriteSeconds(JoinPath(scratch.path, "plain"), rate.bytes));
+  ZF_ASSIGN_OR_RETURN(const double plain, PlainWriteSeconds(scratch.Path("plain"), rate.bytes));
   rate.disk_bytes_per_second = bytes / plain;
 
   const std::vector<coordinator::PlacedRange> ranges = {{0, elements, 0}};
   std::vector<float> state(elements, 0.5f);
-  const std::string step_dir = JoinPath(scratch.path, "step-00000001");
+  const std::string step_dir = scratch.Path("step-00000001");
   double start = Clock::Real().MonotonicSeconds();
   v1::CheckpointManifest manifest;
   manifest.mutable_config()->mutable_optimizer()->set_name(optimizer.name);

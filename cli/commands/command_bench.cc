@@ -16,6 +16,7 @@
 #include "bench/checkpoint_benches.h"
 #include "bench/collective_benches.h"
 #include "bench/coordinator_benches.h"
+#include "bench/data_benches.h"
 #include "bench/kernel_benches.h"
 #include "bench/layer_benches.h"
 #include "bench/memory_benches.h"
@@ -231,6 +232,24 @@ absl::StatusOr<Results> Checkpoint(const BenchFlags& flags) {
                           {"write_bytes_per_second", rate.write_bytes_per_second},
                           {"disk_bytes_per_second", rate.disk_bytes_per_second},
                           {"read_bytes_per_second", rate.read_bytes_per_second}});
+  return results;
+}
+
+absl::StatusOr<Results> Data(const BenchFlags& flags) {
+  const std::string directory = flags.directory.empty() ? TemporaryParent() : flags.directory;
+  ZF_ASSIGN_OR_RETURN(const std::vector<bench::DataRate> rates, bench::BenchData({.directory = directory}, kRounds));
+  Results results{
+      TextTable({"batches of", "M tokens/s", "plain reads, M tokens/s", "of them", "of 1 s at 1M tokens/s"})};
+  for (const bench::DataRate& rate : rates) {
+    results.table.Add({rate.order, absl::StrFormat("%.0f", rate.tokens_per_second / 1e6),
+                       absl::StrFormat("%.0f", rate.read_tokens_per_second / 1e6),
+                       Percent(rate.tokens_per_second, rate.read_tokens_per_second),
+                       absl::StrFormat("%.2f%%", 100 * rate.share_at_a_million())});
+    results.rows.push_back({{"order", rate.order},
+                            {"tokens_per_second", rate.tokens_per_second},
+                            {"read_tokens_per_second", rate.read_tokens_per_second},
+                            {"share_at_a_million_tokens_per_second", rate.share_at_a_million()}});
+  }
   return results;
 }
 
@@ -468,6 +487,12 @@ void AddBenchCommand(CLI::App& app, CommandBody& body) {
   checkpoint->add_option("--megabytes", flags->megabytes, "Size of the shard, in units of 1e6 bytes")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
+
+  AddBench(*bench, "data", "Batches of token files in the order of a run, against plain reads of the files.", Data,
+           flags, body)
+      ->add_option("--dir", flags->directory, "A directory for 128 MB of files, which are removed")
+      ->type_name("DIR")
+      ->default_str("$TMPDIR, else /tmp");
 
   AddCoordinatorFlags(*AddBench(*bench, "coordinator", "Form a fleet, lose members, take heartbeats, over gRPC.",
                                 CoordinatorOfMembers, flags, body),

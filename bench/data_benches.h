@@ -1,0 +1,38 @@
+// How fast one thread makes batches of token files, against reading the files. `zerofleet bench data` prints it.
+//
+// The files were just written, so they come from the page cache; a disk that is slower than a run consumes is not
+// measured here.
+#ifndef ZEROFLEET_BENCH_DATA_BENCHES_H_
+#define ZEROFLEET_BENCH_DATA_BENCHES_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace zerofleet::bench {
+
+struct DataBenchOptions {
+  std::string directory;        // for the files, which are removed
+  int64_t tokens = 64'000'000;  // in all files, of 2 bytes each
+  int64_t context = 1024;
+  int64_t micro_sequences = 8;  // samples in a batch
+};
+
+struct DataRate {
+  std::string order;  // "one set", "two sets", "packed documents"
+  double tokens_per_second = 0;
+  // Of plain reads of as many bytes at the same places, in the same run.
+  double read_tokens_per_second = 0;
+  // What a run that takes a million tokens a second spends in the thread that makes its batches.
+  double share_at_a_million() const { return 1e6 / tokens_per_second; }
+};
+
+// The best of `rounds`, each over all samples once. InvalidArgument for a path that is not a directory, and for fewer
+// tokens than two batches have.
+absl::StatusOr<std::vector<DataRate>> BenchData(const DataBenchOptions& options, int rounds);
+
+}  // namespace zerofleet::bench
+
+#endif  // ZEROFLEET_BENCH_DATA_BENCHES_H_
