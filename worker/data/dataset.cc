@@ -245,12 +245,12 @@ absl::Status Dataset::ReadIds(const Source& source, int64_t sample, std::span<in
   if (token_bytes == 1) WidenInPlace<uint8_t>(ids);
   if (token_bytes == 2) WidenInPlace<uint16_t>(ids);
   const uint32_t known = source.answers ? ~static_cast<uint32_t>(kUncounted) : ~uint32_t{0};
-  for (size_t i = 0; i < ids.size(); ++i) {
-    const uint32_t id = ids[i] & known;
-    if (id < static_cast<uint64_t>(vocab_) && id <= static_cast<uint32_t>(INT32_MAX)) continue;
-    return IdTooLarge(source, first + static_cast<int64_t>(i), id);
-  }
-  return absl::OkStatus();
+  const auto limit = static_cast<uint32_t>(std::min<int64_t>(vocab_, int64_t{1} << 31));
+  bool too_large = false;
+  for (const uint32_t id : ids) too_large |= (id & known) >= limit;
+  if (!too_large) return absl::OkStatus();
+  const auto at = std::find_if(ids.begin(), ids.end(), [&](uint32_t id) { return (id & known) >= limit; });
+  return IdTooLarge(source, first + (at - ids.begin()), *at & known);
 }
 
 absl::Status Dataset::Read(int64_t sample, std::span<int32_t> tokens) const {
@@ -264,9 +264,14 @@ absl::Status Dataset::Read(int64_t sample, std::span<int32_t> tokens) const {
 
 // A target of another document than its token does not count: it would be told from what is not seen.
 void Dataset::Mark(const Source& source, int64_t sample, std::span<const int32_t> ids, const Marked& into) const {
-  for (int64_t t = 0; t < context_; ++t) {
-    into.inputs[t] = ids[t] & ~kUncounted;
-    into.targets[t] = ids[t + 1] < 0 ? -1 : ids[t + 1];
+  if (source.answers) {
+    for (int64_t t = 0; t < context_; ++t) {
+      into.inputs[t] = ids[t] & ~kUncounted;
+      into.targets[t] = ids[t + 1] < 0 ? -1 : ids[t + 1];
+    }
+  } else {
+    std::copy_n(ids.begin(), context_, into.inputs);
+    std::copy_n(ids.begin() + 1, context_, into.targets);
   }
   if (!packing_) return;
   const std::vector<int64_t>& starts = source.document_starts;
