@@ -23,7 +23,7 @@ struct DataBenchOptions {
 struct DataRate {
   std::string order;  // "one set", "two sets", "packed documents"
   double tokens_per_second = 0;
-  // Of plain reads of as many bytes at the same places, in the same run.
+  // Plain reads of as many bytes at the same places, in the same run.
   double read_tokens_per_second = 0;
   // What a run that takes a million tokens a second spends in the thread that makes its batches.
   double share_at_a_million() const { return 1e6 / tokens_per_second; }
