@@ -25,7 +25,9 @@ struct VocabularyPart {
 struct SoftmaxPart {
   float largest;  // of its logits
   float sum;      // of exp(logit - largest)
-  float target;   // the logit of the token's target, or 0 where that is of another part
+  // What the loss subtracts from the log of the denominator: the logit of the token's target, or 0 where that is of
+  // another part; with label smoothing s, 1 - s of it and s of the mean over the whole vocabulary of the logits.
+  float target;
 };
 
 struct PartLogitsArguments {
@@ -36,6 +38,8 @@ struct PartLogitsArguments {
   const int32_t* targets;  // (M), as CrossEntropy's
   float* logits;           // (M,V), rows padded as the device wants them, overwritten: for PartCrossEntropy
   SoftmaxPart* softmax;    // (M), overwritten
+  int64_t vocab = 0;       // of the whole model; read with label smoothing
+  float label_smoothing = 0;
 };
 
 struct PartCrossEntropyArguments {
@@ -53,7 +57,8 @@ struct PartCrossEntropyArguments {
   Tensor dx = {};                  // (M,C), overwritten: this part's share of a sum over all; null for the loss alone
   float* dw = nullptr;             // (V,C), added to if dx is set; may be null if `kept` is set
   LogitsGradient* kept = nullptr;  // (M), overwritten, for BandOps::CrossEntropyBand
-  float z_loss = 0;                // LossTerms'; 0 with `kept`
+  int64_t vocab = 0;               // of the whole model; read with label smoothing
+  LossTerms terms = {};            // PartLogits'; none with `kept`
 };
 
 // How many of M tokens to give to PartLogits at a time, so that the logits of parts of `vocab` rows take at most 32

@@ -128,12 +128,6 @@ const std::vector<Rule>& LearningRules() {
          if (c.schedule().decay() == "restarts") return "is missing; schedule.decay restarts needs it, such as 1000";
          return absl::StrCat("is a key of schedule.decay restarts, got ", c.schedule().decay());
        }},
-      {{"loss.label_smoothing", "parallel.tensor"},
-       [](const LearningConfig& c) { return c.loss().label_smoothing() > 0 && c.parallel().tensor() > 1; },
-       [](const LearningConfig& c) {
-         return absl::StrCat("must be 0 with parallel.tensor ", c.parallel().tensor(), ", got ",
-                             c.loss().label_smoothing());
-       }},
       {{"buffers.bucket_bytes", "loss.label_smoothing", "loss.z_loss"},
        [](const LearningConfig& c) {
          return c.buffers().bucket_bytes() > 0 && (c.loss().label_smoothing() > 0 || c.loss().z_loss() > 0);

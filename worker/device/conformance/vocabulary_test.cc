@@ -35,7 +35,7 @@ class VocabularyTest : public DeviceTest {
     return targets;
   }
   std::vector<int64_t> masked_;
-  float z_loss_ = 0;
+  LossTerms terms_;
 
   void ExpectPartsAreTheWhole();
 
@@ -59,7 +59,9 @@ class VocabularyTest : public DeviceTest {
                                                .w = weights[index].tensor(),
                                                .targets = targets.as<int32_t>(),
                                                .logits = scratch[index].as(),
-                                               .softmax = softmax.as<SoftmaxPart>() + index * kTokens});
+                                               .softmax = softmax.as<SoftmaxPart>() + index * kTokens,
+                                               .vocab = kVocab,
+                                               .label_smoothing = terms_.label_smoothing});
     }
     Loss loss;
     loss.dx.resize(kTokens * kWidth);
@@ -83,7 +85,8 @@ class VocabularyTest : public DeviceTest {
                                                      .scratch = scratch[index].as<void>(),
                                                      .dx = backward ? dx.tensor() : Tensor{},
                                                      .dw = dw.as(),
-                                                     .z_loss = z_loss_});
+                                                     .vocab = kVocab,
+                                                     .terms = terms_});
       double value = 0;
       device().Copy(stream(), &value, sum.as<void>(), sizeof value);
       const std::vector<float> mine = Get(dx), mine_dw = Get(dw);
@@ -104,7 +107,13 @@ TEST_P(VocabularyTest, WhatDoesNotCountDoesSoInNoPart) {
 
 TEST_P(VocabularyTest, TheDenominatorIsThatOfTheWhole) {
   masked_ = {3};
-  z_loss_ = 0.05f;
+  terms_.z_loss = 0.05f;
+  ExpectPartsAreTheWhole();
+}
+
+TEST_P(VocabularyTest, SmoothingIsOverTheWholeVocabulary) {
+  masked_ = {3};
+  terms_ = {.label_smoothing = 0.3f, .z_loss = 0.05f};
   ExpectPartsAreTheWhole();
 }
 
@@ -126,7 +135,7 @@ void VocabularyTest::ExpectPartsAreTheWhole() {
                                 .dx = dx.tensor(),
                                 .dw = dw.as(),
                                 .scratch = scratch.as<void>(),
-                                .terms = {.label_smoothing = 0, .z_loss = z_loss_}});
+                                .terms = terms_});
   double whole = 0;
   device().Copy(stream(), &whole, sum.as<void>(), sizeof whole);
   const std::vector<float> whole_dx = Get(dx), whole_dw = Get(dw);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "base/units.h"
 #include "worker/device/cpu/blocks.h"
@@ -82,6 +83,10 @@ void CpuOps::PartLogits(Stream& stream, const PartLogitsArguments& p) {
       SoftmaxPart& softmax = p.softmax[row];
       const int64_t target = p.targets[row];
       softmax.target = Has(p.part, target) ? at[target - p.part.first] : 0.0f;
+      if (p.label_smoothing != 0) {
+        const double mean = std::accumulate(at, at + vocab, 0.0) / static_cast<double>(p.vocab);
+        softmax.target = static_cast<float>((1 - p.label_smoothing) * softmax.target + p.label_smoothing * mean);
+      }
       softmax.sum = kernels::ExpFromLargest(vocab, at, &softmax.largest);
     }
   });
@@ -89,11 +94,12 @@ void CpuOps::PartLogits(Stream& stream, const PartLogitsArguments& p) {
 
 void CpuOps::PartCrossEntropy(Stream& stream, const PartCrossEntropyArguments& p) {
   const int64_t vocab = p.part.rows;
+  const float z_loss = p.terms.z_loss, smoothing = p.terms.label_smoothing;
   for (int64_t row = 0; row < p.m; ++row) {
     if (p.targets[row] < 0) continue;
     const WholeSoftmax whole = Combine(p.softmax, p.m, p.parts, p.index, row);
     *p.loss_sum += whole.loss;
-    if (p.z_loss != 0) *p.loss_sum += p.z_loss * whole.log_denominator * whole.log_denominator;
+    if (z_loss != 0) *p.loss_sum += z_loss * whole.log_denominator * whole.log_denominator;
   }
   if (!p.dx) return;
   const float scale = *p.gradient_scale;
@@ -109,11 +115,16 @@ void CpuOps::PartCrossEntropy(Stream& stream, const PartCrossEntropyArguments& p
       if (counts) {
         const WholeSoftmax whole = Combine(p.softmax, p.m, p.parts, p.index, row);
         factor = scale * whole.share;
-        if (p.z_loss != 0) factor *= static_cast<float>(1 + 2 * p.z_loss * whole.log_denominator);
+        if (z_loss != 0) factor *= static_cast<float>(1 + 2 * z_loss * whole.log_denominator);
       }
       kernels::Scale(vocab, factor, at);
       if (p.kept != nullptr) p.kept[row] = {p.softmax[p.index * p.m + row].largest, factor};
-      if (const int64_t target = p.targets[row]; Has(p.part, target)) at[target - p.part.first] -= scale;
+      if (const int64_t target = p.targets[row]; Has(p.part, target))
+        at[target - p.part.first] -= scale * (1 - smoothing);
+      if (counts && smoothing != 0) {
+        const float each = scale * smoothing / static_cast<float>(p.vocab);
+        for (int64_t i = 0; i < vocab; ++i) at[i] -= each;
+      }
       if (rounds) kernels::Convert(vocab, logits.Offset(row * vocab), rounded.Offset(row * vocab));
     }
   });

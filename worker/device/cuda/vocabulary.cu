@@ -22,14 +22,26 @@ constexpr int kLossThreads = 1024;
 
 // softmax[row] of this part.
 __global__ void __launch_bounds__(kRowThreads)
-    PartSoftmaxKernel(VocabularyPart part, int64_t stride, const int32_t* targets, const float* logits,
-                      SoftmaxPart* softmax) {
+    PartSoftmaxKernel(VocabularyPart part, int64_t stride, const int32_t* targets, const float* logits, int64_t vocab,
+                      float label_smoothing, SoftmaxPart* softmax) {
   const int64_t at = blockIdx.x;
   const float* const row = logits + at * stride;
+  double logits_sum = 0;
+  if (label_smoothing != 0) {
+    ForEachGroup(static_cast<int>(part.rows), row, [&](int first, float(&lanes)[kLogitLanes<float>]) {
+      for (int lane = 0; lane < kLogitLanes<float>; ++lane) logits_sum += first + lane < part.rows ? lanes[lane] : 0.0f;
+    });
+    logits_sum = BlockSum(logits_sum);
+  }
   const MaximumAndSum all = OfBlock(OfThread(static_cast<int>(part.rows), row));
   if (threadIdx.x != 0) return;
   const int64_t target = targets[at] - part.first;
-  softmax[at] = {all.maximum, all.sum, target >= 0 && target < part.rows ? row[target] : 0.0f};
+  float of_target = target >= 0 && target < part.rows ? row[target] : 0.0f;
+  if (label_smoothing != 0) {
+    const double mean = logits_sum / static_cast<double>(vocab);
+    of_target = static_cast<float>((1 - label_smoothing) * of_target + label_smoothing * mean);
+  }
+  softmax[at] = {all.maximum, all.sum, of_target};
 }
 
 // One token's softmax over all parts, put together in their order.
@@ -72,25 +84,28 @@ __global__ void __launch_bounds__(kLossThreads) PartLossKernel(int64_t m, int pa
 template <typename T>
 __global__ void __launch_bounds__(kRowThreads)
     PartGradientKernel(VocabularyPart part, int64_t stride, int64_t m, int index, int parts, const SoftmaxPart* softmax,
-                       const int32_t* targets, const float* gradient_scale, float z_loss, const float* logits,
-                       T* gradient, LogitsGradient* kept) {
+                       const int32_t* targets, const float* gradient_scale, int64_t vocab, LossTerms terms,
+                       const float* logits, T* gradient, LogitsGradient* kept) {
   __shared__ float of_row;
   const int64_t at = blockIdx.x;
   const float largest = softmax[index * m + at].largest, scale = targets[at] < 0 ? 0.0f : *gradient_scale;
   if (threadIdx.x == 0) {
     const PartsOfSoftmax whole = Combine(softmax, m, parts, at);
     of_row = scale * static_cast<float>(std::exp(largest - whole.largest) / whole.sum);
-    if (z_loss != 0) of_row *= static_cast<float>(1 + 2 * z_loss * (std::log(whole.sum) + whole.largest));
+    if (terms.z_loss != 0) {
+      of_row *= static_cast<float>(1 + 2 * terms.z_loss * (std::log(whole.sum) + whole.largest));
+    }
     if (kept != nullptr) kept[at] = {largest, of_row};
   }
   SyncThreads();
-  const float factor = of_row;
+  const float factor = of_row, at_target = scale * (1 - terms.label_smoothing);
+  const float each = terms.label_smoothing == 0 ? 0.0f : scale * terms.label_smoothing / static_cast<float>(vocab);
   const int64_t target = targets[at] - part.first;
   T* const to = gradient + at * stride;
   ForEachGroup(static_cast<int>(part.rows), logits + at * stride, [&](int first, float(&lanes)[kLogitLanes<float>]) {
     for (int lane = 0; lane < kLogitLanes<float>; ++lane) {
-      const float softmax_gradient = Exp(lanes[lane] - largest) * factor;
-      lanes[lane] = first + lane == target ? softmax_gradient - scale : softmax_gradient;
+      const float softmax_gradient = Exp(lanes[lane] - largest) * factor - each;
+      lanes[lane] = first + lane == target ? softmax_gradient - at_target : softmax_gradient;
     }
     StoreLanes(lanes, /*vector=*/true, part.rows - first, to + first);
   });
@@ -115,14 +130,14 @@ void CudaOps::PartLogits(Stream& stream, const PartLogitsArguments& p) {
                 .b = {p.w, p.c, /*transposed=*/true},
                 .d = {{p.logits, DType::kF32}, stride}});
   Launch(stream, kOp, PartSoftmaxKernel, dim3(static_cast<unsigned>(p.m)), dim3(kRowThreads), 0, p.part, stride,
-         p.targets, p.logits, p.softmax);
+         p.targets, p.logits, p.vocab, p.label_smoothing, p.softmax);
 }
 
 void CudaOps::PartCrossEntropy(Stream& stream, const PartCrossEntropyArguments& p) {
   constexpr const char* kOp = "PartCrossEntropy";
   CheckPart(p.part, p.logits);
-  Launch(stream, kOp, PartLossKernel, dim3(1), dim3(kLossThreads), 0, p.m, p.parts, p.softmax, p.targets, p.z_loss,
-         p.loss_sum);
+  Launch(stream, kOp, PartLossKernel, dim3(1), dim3(kLossThreads), 0, p.m, p.parts, p.softmax, p.targets,
+         p.terms.z_loss, p.loss_sum);
   if (!p.dx) return;
   const int64_t stride = LogitsStride(p.part.rows);
   const bool narrower = p.x.dtype != DType::kF32;
@@ -131,7 +146,7 @@ void CudaOps::PartCrossEntropy(Stream& stream, const PartCrossEntropyArguments& 
   WithType(p.x.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     Launch(stream, kOp, PartGradientKernel<T>, dim3(static_cast<unsigned>(p.m)), dim3(kRowThreads), 0, p.part, stride,
-           p.m, p.index, p.parts, p.softmax, p.targets, p.gradient_scale, p.z_loss, p.logits,
+           p.m, p.index, p.parts, p.softmax, p.targets, p.gradient_scale, p.vocab, p.terms, p.logits,
            static_cast<T*>(gradient.data), p.kept);
   });
   matmul_->Run(stream, kOp,

@@ -76,7 +76,9 @@ absl::Status HeadLayer::PartLoss(const UnitPass& pass, const device::CrossEntrop
                                              .w = whole.w,
                                              .targets = whole.targets + first,
                                              .logits = logits,
-                                             .softmax = p.scratch.softmax + part.index * rows});
+                                             .softmax = p.scratch.softmax + part.index * rows,
+                                             .vocab = vocab_,
+                                             .label_smoothing = whole.terms.label_smoothing});
     ZF_RETURN_IF_ERROR(p.residual.group()->AllGather(
         p.stream, p.scratch.softmax, rows * static_cast<int64_t>(sizeof(device::SoftmaxPart)), pass.unit));
     p.ops.vocabulary().PartCrossEntropy(p.stream, {.m = rows,
@@ -95,7 +97,8 @@ absl::Status HeadLayer::PartLoss(const UnitPass& pass, const device::CrossEntrop
                                                    .dx = whole.dx ? whole.dx.Offset(first * whole.c) : device::Tensor{},
                                                    .dw = whole.dw,
                                                    .kept = whole.kept ? whole.kept + first : nullptr,
-                                                   .z_loss = whole.terms.z_loss});
+                                                   .vocab = vocab_,
+                                                   .terms = whole.terms});
   }
   return absl::OkStatus();
 }
