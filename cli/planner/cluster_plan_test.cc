@@ -6,6 +6,7 @@
 #include "cli/config/config.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/model/families.h"
 
 namespace zerofleet::cli {
 namespace {
@@ -56,6 +57,7 @@ TEST(ClusterPlan, LargestAndSmallestAreAtTheEdge) {
   changed.mutable_model()->set_context(*longest + 64);
   EXPECT_FALSE(NeedOf(PlanMemoryOf(changed).value(), cluster).fits());
   EXPECT_FALSE(FindLongestContext(ModelOn("zero-8b", 4, 0), cluster).value()) << "its states alone are too much";
+  EXPECT_EQ(FindLongestContext(ModelOn("gpt2-char", 4, 3), ClusterOf("4", "999TiB")).value(), model::kMostContext);
 
   const std::optional<int64_t> smallest = FindSmallestCluster(config, cluster).value();
   ASSERT_TRUE(smallest);

@@ -15,6 +15,7 @@
 #include "coordinator/batch_shares.h"
 #include "coordinator/placement.h"
 #include "worker/model/checkpointing.h"
+#include "worker/model/families.h"
 #include "worker/model/model.h"
 #include "worker/model/spec.h"
 #include "worker/optim/optimizer.h"
@@ -165,7 +166,7 @@ absl::StatusOr<std::optional<LargestModel>> FindLargestModel(const v1::Config& c
 
 absl::StatusOr<std::optional<int64_t>> FindLongestContext(const v1::Config& config, const Cluster& cluster) {
   const int64_t tokens = std::lcm(int64_t{64}, config.parallel().tensor());  // a group may divide them
-  const int64_t most = 10'000'000 / tokens;                                  // model.context's own limit
+  const int64_t most = model::kMostContext / tokens;
   const auto fits = [&](int64_t steps) -> absl::StatusOr<bool> {
     v1::Config changed = config;
     changed.mutable_model()->set_context(steps * tokens);

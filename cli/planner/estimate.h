@@ -58,7 +58,8 @@ struct LargestModel {
 absl::StatusOr<std::optional<LargestModel>> FindLargestModel(const v1::Config& config, const Cluster& cluster);
 
 // The longest model.context at which the model fits with these settings, in steps of 64 tokens that a tensor group can
-// divide; nothing if one step is too many. A family that learns its positions has more parameters the longer it is.
+// divide; kMostContext at most. Nothing if one step is too many. A family that learns its positions has more parameters
+// the longer it is.
 absl::StatusOr<std::optional<int64_t>> FindLongestContext(const v1::Config& config, const Cluster& cluster);
 
 // The least number of devices on which the model fits with these settings, by whole nodes from one node on; nothing if

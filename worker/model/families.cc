@@ -35,7 +35,7 @@ absl::Status CheckSizes(const v1::ModelConfig& config) {
   ZF_RETURN_IF_ERROR(check("hidden", config.hidden(), kMostWidth));
   ZF_RETURN_IF_ERROR(check("heads", config.heads(), kMostWidth));
   ZF_RETURN_IF_ERROR(check("intermediate", config.intermediate(), kMostWidth));
-  ZF_RETURN_IF_ERROR(check("context", config.context(), kMostWidth));
+  ZF_RETURN_IF_ERROR(check("context", config.context(), kMostContext));
   ZF_RETURN_IF_ERROR(check("vocab", config.vocab(), kMostVocab));
   if (config.head_size() == 0 && config.hidden() % config.heads() != 0) {
     return absl::InvalidArgumentError(

@@ -4,6 +4,7 @@
 #ifndef ZEROFLEET_WORKER_MODEL_FAMILIES_H_
 #define ZEROFLEET_WORKER_MODEL_FAMILIES_H_
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +14,9 @@
 #include "worker/model/family.h"
 
 namespace zerofleet::model {
+
+// Tokens of model.context; beyond them products could overflow.
+inline constexpr int64_t kMostContext = int64_t{1} << 20;
 
 // Every family; the first is the default.
 std::span<const ModelFamily* const> ModelFamilies();
