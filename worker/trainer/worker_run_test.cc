@@ -107,28 +107,28 @@ TEST_F(WorkerRunTest, TheLossScaleIsCarriedOn) {
     config.mutable_batch()->set_global_sequences(4);
     config.mutable_batch()->set_micro_sequences(2);
     config.mutable_evaluate()->set_batches(1);
-    config.set_steps(4);
+    config.set_steps(6);
     std::vector<double> whole = Run(config).Losses();
-    ASSERT_EQ(whole.size(), 4u);
+    ASSERT_EQ(whole.size(), 6u);
     v1::LossScaleState end =
-        checkpoint::ReadManifest(JoinPath(directory_, "checkpoints/step-00000004")).value().loss_scale();
+        checkpoint::ReadManifest(JoinPath(directory_, "checkpoints/step-00000006")).value().loss_scale();
     EXPECT_EQ(end.scale(), optim::kDynamicLossScaling.first);
-    EXPECT_EQ(end.clean_steps(), 4);
+    EXPECT_EQ(end.clean_steps(), 6);
     ASSERT_TRUE(RemoveTree(JoinPath(directory_, "checkpoints")).ok());
 
     Outcome first = Run(config, {}, /*stop_after=*/2);
     ASSERT_TRUE(first.results[0].ok()) << first.results[0].status();
     checkpoint::CommittedCheckpoint saved =
         checkpoint::ListCheckpoints(JoinPath(directory_, "checkpoints")).value().front();
-    ASSERT_LT(saved.step, 4);
+    ASSERT_LT(saved.step, 6);
     EXPECT_EQ(checkpoint::ReadManifest(saved.path).value().loss_scale().clean_steps(), saved.step);
     std::vector<double> losses = first.Losses(), rest = Run(config, {{saved.path, saved.step}}).Losses();
     losses.insert(losses.end(), rest.begin(), rest.end());
     EXPECT_EQ(losses, whole) << device;
     EXPECT_EQ(
-        checkpoint::ReadManifest(JoinPath(directory_, "checkpoints/step-00000004")).value().loss_scale().clean_steps(),
-        4);
-    ASSERT_TRUE(RemoveTree(JoinPath(directory_, "checkpoints/step-00000004")).ok());
+        checkpoint::ReadManifest(JoinPath(directory_, "checkpoints/step-00000006")).value().loss_scale().clean_steps(),
+        6);
+    ASSERT_TRUE(RemoveTree(JoinPath(directory_, "checkpoints/step-00000006")).ok());
 
     // With a scale that no gradient survives, steps are skipped, and reported as skipped, until it has fallen far
     // enough.
@@ -137,11 +137,11 @@ TEST_F(WorkerRunTest, TheLossScaleIsCarriedOn) {
     ASSERT_TRUE(WriteFileAtomically(JoinPath(saved.path, "manifest.json"), checkpoint::ManifestText(manifest)).ok());
     Outcome skipping = Run(config, {{saved.path, saved.step}});
     ASSERT_TRUE(skipping.results[0].ok()) << skipping.results[0].status();
-    end = checkpoint::ReadManifest(JoinPath(directory_, "checkpoints/step-00000004")).value().loss_scale();
+    end = checkpoint::ReadManifest(JoinPath(directory_, "checkpoints/step-00000006")).value().loss_scale();
     EXPECT_GT(end.skipped_steps(), 0);
     EXPECT_EQ(end.skipped_steps(), skipping.skipped);
     EXPECT_EQ(end.scale(), optim::kDynamicLossScaling.most / static_cast<double>(1 << skipping.skipped));
-    EXPECT_EQ(skipping.Losses().size(), 4u - saved.step);
+    EXPECT_EQ(skipping.Losses().size(), 6u - saved.step);
   }
 }
 
