@@ -30,7 +30,7 @@ struct DataRate {
 };
 
 // The best of `rounds`, each over all samples once. InvalidArgument for a path that is not a directory, and for fewer
-// tokens than two batches have.
+// tokens than four batches have.
 absl::StatusOr<std::vector<DataRate>> BenchData(const DataBenchOptions& options, int rounds);
 
 }  // namespace zerofleet::bench

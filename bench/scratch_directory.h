@@ -24,7 +24,7 @@ class ScratchDirectory {
   absl::Status Create(const std::string& bench) const {
     const std::string parent = ParentOf(path_);
     if (!IsDirectory(parent))
-      return absl::InvalidArgumentError(absl::StrCat(bench, ": ", parent, " is not a directory"));
+      return absl::InvalidArgumentError(absl::StrCat(bench, ": ", parent, " is not a directory; --dir names another"));
     return CreateDirectories(path_);
   }
   std::string Path(const std::string& name) const { return JoinPath(path_, name); }
