@@ -70,12 +70,6 @@ const std::vector<Rule>& TuningRules() {
 
 const std::vector<Rule>& LearningRules() {
   static const std::vector<Rule>& rules = *new std::vector<Rule>{
-      {{"optimizer.name", "parallel.tensor"},
-       [](const LearningConfig& c) { return IsMuon(c) && c.parallel().tensor() > 1; },
-       [](const LearningConfig& c) {
-         return absl::StrCat("muon is not supported with parallel.tensor ", c.parallel().tensor(),
-                             ", whose ranks have parts of matrices; use adamw, or parallel.tensor 1");
-       }},
       {{"optimizer.name", "offload.optimizer"},
        [](const LearningConfig& c) { return IsMuon(c) && c.offload().optimizer() != "none"; },
        [](const LearningConfig& c) {

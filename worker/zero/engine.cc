@@ -38,7 +38,7 @@ ZeroEngine::ZeroEngine(const EngineParts& parts, const v1::OptimizerConfig& opti
       tensor_group_(parts.tensor == nullptr ? nullptr
                                             : std::make_unique<CommunicatorTensorGroup>(*parts.tensor, marks_)),
       updater_(CreateUpdater({parts.spec, parts.layout, parts.device, parts.stream, parts.device_arena,
-                              parts.host_arena, parts.scratch, &parts.communicator})),
+                              parts.host_arena, parts.scratch, &parts.communicator, parts.tensor})),
       finished_units_(parts.layout.units()),
       scratch_(parts.device_arena.Take(kModelScratchRow)),
       sums_(std::make_unique<StepSums>(parts_, tensor_group_.get())),

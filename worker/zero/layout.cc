@@ -71,8 +71,8 @@ ZeroLayout::WholeMatrices ZeroLayout::MatricesIn(const model::ModelSpec& spec) c
   for (const model::TensorSpec& tensor : spec.tensors()) {
     if (!IsWholeMatrix(tensor)) continue;
     matrices.in_unit[tensor.unit] = true;
-    const int64_t side = std::min(tensor.shape[0], tensor.shape[1]);
-    matrices.largest = std::max(matrices.largest, tensor.elements());
+    const int64_t side = std::min(tensor.whole_shape[0], tensor.whole_shape[1]);
+    matrices.largest = std::max(matrices.largest, model::ElementsOf(tensor.whole_shape));
     matrices.largest_gram = std::max(matrices.largest_gram, side * side);
     matrices.largest_unit = std::max(matrices.largest_unit, partition_.PaddedElements(tensor.unit));
   }

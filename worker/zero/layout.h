@@ -69,7 +69,8 @@ class ZeroLayout {
   int PassedWith(int unit) const { return passed_with_[unit]; }
 
   // For an optimizer that works on whole matrices: those that a block's products take, and the largest of each, in
-  // elements; of a unit padding included, of a Gram matrix the square of the shorter side.
+  // elements; of a unit this part's, padding included, of a matrix the whole model's, of a Gram matrix the square of
+  // that one's shorter side.
   struct WholeMatrices {
     std::vector<bool> in_unit;
     int64_t largest_unit = 0, largest = 0, largest_gram = 0;

@@ -1,25 +1,17 @@
-// Muon (Jordan et al. 2024): matrices of blocks' products by Newton-Schulz of their momentum, all else by AdamW.
-//
-// The update of a matrix depends on all of it, and a flat partition cuts matrices between ranks. So the ranks exchange
-// what Newton-Schulz takes, each the part that it owns: one all-gather for each unit with such matrices, in the compute
-// type. Then each rank works on the matrices of which it owns a part, all of each, and takes its own elements of the
-// result. Every rank that has a part of a matrix computes the same bits of it, in every stage and at every world size.
-//
-// In memory that the host reads: it decides the scale of a matrix.
+// Muon's updates where the states are on the device (muon_matrices.h).
 #ifndef ZEROFLEET_WORKER_ZERO_MUON_UPDATER_H_
 #define ZEROFLEET_WORKER_ZERO_MUON_UPDATER_H_
 
-#include <cstdint>
 #include <vector>
 
-#include "worker/optim/newton_schulz.h"
 #include "worker/zero/device_updater.h"
+#include "worker/zero/muon_matrices.h"
 
 namespace zerofleet::zero {
 
 class MuonUpdater : public DeviceUpdater {
  public:
-  // TrainingState's, and what the exchange and Newton-Schulz take.
+  // TrainingState's, and what the matrices take.
   static std::vector<memory::MemoryRow> Rows(const ZeroLayout& layout);
 
   explicit MuonUpdater(const UpdaterParts& parts);
@@ -29,30 +21,8 @@ class MuonUpdater : public DeviceUpdater {
                       bool delayed) override;
 
  private:
-  // A run of what this rank updates of a unit: a part of a matrix, or what AdamW updates.
-  struct Run {
-    int64_t flat_begin, flat_end;
-    const model::TensorSpec* matrix;  // null: AdamW's
-  };
-  std::vector<Run> RunsOf(int unit) const;
-  // What a step has for one unit.
-  struct Step {
-    const device::StepControl& control;
-    ZeroLayout::Piece piece;
-    int64_t unit_begin;
-    device::Tensor gradients, parameters;
-  };
-  // Puts the momentum's direction of a part of a matrix in its place in the exchanged unit.
-  void AddMomentum(const Step& step, const Run& run);
-  absl::Status Exchange(int unit);
-  void UpdateMatrix(const Step& step, const Run& run);
-  void UpdateRest(int unit, const Step& step, const Run& run);
-
   const UpdaterParts parts_;
-  std::vector<std::vector<Run>> runs_;  // by unit
-  device::Tensor exchanged_;            // a whole unit, padded
-  float* matrix_;
-  optim::NewtonSchulzMemory memory_;
+  MuonMatrices matrices_;
   double learning_rate_ = 0;
 };
 

@@ -1,8 +1,12 @@
 // Muon's promises: the same bits in every stage and with any number of ranks, though the partition cuts its matrices;
-// the traffic of one exchange more; matrices and the rest each by their rule.
+// the traffic of one exchange more; matrices and the rest each by their rule; and the same of a model in parts.
 #include "worker/zero/muon_updater.h"
 
+#include <algorithm>
 #include <cmath>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -100,6 +104,120 @@ TEST(Muon, ExchangesEachBlockOnce) {
   setup.optimizer = "adamw";
   const ZeroLayout layout(SpecOf(setup, 0), {.stage = 1, .world_size = 2});
   EXPECT_EQ(muon - sent(setup), 2 * 2 * layout.partition().ShardElements(1));
+}
+
+FleetSetup MuonInParts(int stage, int data, int tensor, device::DType dtype = device::DType::kF32) {
+  FleetSetup setup = MuonFleet(data, dtype);
+  setup.model = model::TestModelConfig(2, 24, 4, 12, 53);
+  setup.stage = stage;
+  setup.tensor = tensor;
+  setup.global_sequences = 4;
+  setup.learning_rate = 1e-3;
+  return setup;
+}
+
+// A matrix cut by its rows, by sections of them or by its columns is orthogonalised as it is without parts.
+TEST(MuonInParts, MovesMatricesAsAWholeModelDoes) {
+  FleetSetup setup = MuonInParts(0, 1, 1);
+  for (const bool rotary : {false, true}) {
+    if (rotary) {
+      setup.model.set_family("llama");
+      setup.model.set_kv_heads(4);
+      setup.model.set_head_size(6);
+      setup.model.set_intermediate(40);
+      setup.model.set_rope_theta(10000);
+      setup.model.set_norm_epsilon(1e-5);
+    }
+    setup.stage = 0;
+    setup.world_size = setup.tensor = 1;
+    setup.steps = 0;
+    const FleetResult before = TrainFleet(setup);
+    setup.steps = 1;
+    const FleetResult whole = TrainFleet(setup);
+    setup.steps = 20;
+    const FleetResult long_run = TrainFleet(setup);
+    for (const auto& [stage, data, tensor] : {std::tuple(1, 1, 2), {3, 2, 2}, {2, 1, 4}}) {
+      SCOPED_TRACE(testing::Message() << "stage " << stage << ", data " << data << ", tensor " << tensor);
+      setup.stage = stage;
+      setup.world_size = data;
+      setup.tensor = tensor;
+      setup.steps = 1;
+      const FleetResult parts = TrainFleet(setup);
+      double moved = 0, differs = 0;
+      for (size_t i = 0; i < whole.master().size(); ++i) {
+        moved = std::max(moved, std::abs(double{whole.master()[i]} - before.master()[i]));
+        differs = std::max(differs, std::abs(double{whole.master()[i]} - parts.master()[i]));
+      }
+      EXPECT_LT(differs, 1e-3 * moved);
+      setup.steps = 20;
+      const FleetResult other = TrainFleet(setup);
+      for (size_t i = 0; i < other.losses.size(); ++i) {
+        EXPECT_NEAR(other.losses[i], long_run.losses[i], 1e-5 * long_run.losses[i]) << "step " << i + 1;
+      }
+    }
+  }
+}
+
+TEST(MuonInParts, KeepsItsBitsInEveryStage) {
+  for (const device::DType dtype : {device::DType::kF32, device::DType::kBF16}) {
+    FleetSetup setup = MuonInParts(0, 2, 2, dtype);
+    const FleetResult plain = TrainFleet(setup);
+    for (setup.stage = 1; setup.stage <= 3; ++setup.stage) {
+      EXPECT_EQ(TrainFleet(setup).states, plain.states) << setup.stage;
+    }
+  }
+}
+
+TEST(MuonInParts, KeepsItsBitsWithAnyNumberOfRanks) {
+  FleetSetup setup = MuonInParts(2, 1, 2);
+  setup.leaves = 4;
+  const FleetResult one = TrainFleet(setup);
+  for (setup.world_size = 2; setup.world_size <= 3; ++setup.world_size) {
+    EXPECT_EQ(TrainFleet(setup).states, one.states) << setup.world_size;
+  }
+}
+
+// One all-gather more in each of the two groups for each block.
+TEST(MuonInParts, PostsItsSchedule) {
+  for (const bool looks_ahead : {false}) {
+    FleetSetup setup = MuonInParts(3, 2, 2, device::DType::kBF16);
+    const auto schedule_of = [&](const TestRank& rank) {
+      return *StepSchedule({setup.model,
+                            TestOptimizer(setup.optimizer),
+                            rank.spec(),
+                            rank.layout(),
+                            {.sequences = 2, .time = setup.model.context()}});
+    };
+    std::vector<ScheduledCollective> adamw;
+    setup.optimizer = "adamw";
+    RunFleet(setup, [&](TestRank& rank) {
+      if (rank.layout().options().rank + rank.layout().part().index == 0) adamw = schedule_of(rank);
+    });
+    setup.optimizer = "muon";
+    setup.delay_after = looks_ahead ? 1 : 0;
+    RunFleet(setup, [&](TestRank& rank) {
+      const std::vector<ScheduledCollective> schedule = schedule_of(rank);
+      ZF_CHECK(rank.engine().Initialize(setup.seed).ok());
+      for (int64_t step = 1; step <= setup.delay_after + 1; ++step) rank.Step(step);
+      ZF_CHECK(rank.Finish());
+      std::vector<ScheduledCollective> posted, in_tensor;
+      for (const collective::CollectiveRecord& one : rank.StopAndTakeRecords()) {
+        posted.push_back({parallel::kDataGroup, one.operation, one.unit, one.gathered_bytes});
+      }
+      for (const collective::CollectiveRecord& one : rank.TakeTensorRecords()) {
+        in_tensor.push_back({parallel::kTensorGroup, one.operation, one.unit, one.gathered_bytes});
+      }
+      posted.insert(posted.end(), in_tensor.begin(), in_tensor.end());
+      const ZeroLayout& layout = rank.layout();
+      const int64_t block = 2 * layout.partition().PaddedElements(1), times = looks_ahead ? 2 : 1;
+      for (const auto& [group, gathered] :
+           {std::pair(parallel::kDataGroup, block), {parallel::kTensorGroup, 2 * block}}) {
+        EXPECT_EQ(BytesSent(schedule, group, 2) - BytesSent(adamw, group, 2), times * 2 * gathered / 2) << group;
+      }
+      if (looks_ahead) return;  // other steps came before
+      EXPECT_EQ(DescribeSchedule(posted), DescribeSchedule(schedule));
+    });
+  }
 }
 
 }  // namespace

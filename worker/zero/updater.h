@@ -28,7 +28,9 @@ struct UpdaterParts {
   memory::Arena& device_arena;
   memory::Arena& host_arena;
   memory::ScratchFile* scratch = nullptr;
-  collective::Communicator* communicator = nullptr;  // the data group's, for an optimizer of whole matrices
+  // For an optimizer of whole matrices: the data group's, and the tensor group's where the model is in parts.
+  collective::Communicator* communicator = nullptr;
+  collective::Communicator* tensor = nullptr;
 };
 
 // Not thread-safe. What a call enqueues is done when the stream is.

@@ -1,0 +1,101 @@
+// Muon (Jordan et al. 2024) on the matrices of blocks' products, wherever their states are: momentum, exchange,
+// Newton-Schulz, step. Whoever has the states (muon_updater.h, host_updater.h) hands them over piece by piece.
+//
+// The update of a matrix depends on all of it, and both a flat partition and a tensor group cut matrices between ranks.
+// So the ranks exchange what Newton-Schulz takes, each the part that it owns, in the compute type. For each unit with
+// such matrices that is one all-gather in the data group, after which a rank has its part of the model whole, and in a
+// tensor group one more, of all parts. Then each rank works on the matrices of which it owns a part, all of each, and
+// takes its own elements of the result. Every rank that has a part of a matrix computes the same bits of it, in every
+// stage and at every world size. The ranks of a tensor group own parts of the same matrices: each computes them all.
+//
+// A unit's pieces go through Direct, then the unit through Exchange, then the pieces through Update. Where the
+// parameters are to be ahead of the weights (device::UpdateFactors), two exchanges: Direct, Exchange, MoveWeights,
+// Direct (kAhead), Exchange, UpdateAhead.
+//
+// In memory that the host reads: it decides the scale of a matrix.
+#ifndef ZEROFLEET_WORKER_ZERO_MUON_MATRICES_H_
+#define ZEROFLEET_WORKER_ZERO_MUON_MATRICES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "worker/optim/newton_schulz.h"
+#include "worker/zero/updater.h"
+
+namespace zerofleet::zero {
+
+// Elements [begin, begin + count) of what this rank updates of a unit, and where they are in each vector.
+struct MuonPiece {
+  int unit;
+  int64_t begin, count;
+  const device::StepControl& control;
+  double learning_rate;
+  device::Tensor gradient;
+  optim::StateTensors states;
+  device::Tensor parameter = {};  // stored by Update and UpdateAhead
+};
+
+// Which of the matrices' directions: that of the step, or that of one more with the same gradient.
+enum class MuonDirection : uint8_t { kOfStep, kAhead };
+
+class MuonMatrices {
+ public:
+  static constexpr size_t kMomentum = 1;  // the state vector that has it
+
+  // What the exchange and Newton-Schulz take, in the space where the update is computed.
+  static std::vector<memory::MemoryRow> Rows(const ZeroLayout& layout);
+
+  // Computes on `device`, in the order of `stream`; both, and what `parts` and `state` refer to, outlive it.
+  MuonMatrices(const UpdaterParts& parts, const TrainingState& state, device::Device& device, device::Stream& stream);
+
+  bool InUnit(int unit) const { return parts_.layout.whole_matrices().in_unit[static_cast<size_t>(unit)]; }
+
+  // Puts the matrices' direction in its place in the unit that is exchanged; kOfStep also moves their momentum.
+  void Direct(const MuonPiece& piece, MuonDirection direction);
+  // One after another on every rank, of the same units in the same order.
+  absl::Status Exchange(int unit);
+  // The matrices' weights by what was exchanged, and the average of them.
+  void MoveWeights(const MuonPiece& piece);
+  // The same, their parameters, and all of what AdamW updates.
+  void Update(const MuonPiece& piece);
+  // After MoveWeights and the exchange of kAhead: the matrices' parameters, and all of what AdamW updates.
+  void UpdateAhead(const MuonPiece& piece);
+
+ private:
+  // Elements [begin, end) of the flat space: a part of a matrix, or what AdamW updates.
+  struct Run {
+    int64_t begin, end;
+    const model::TensorSpec* matrix;  // null: AdamW's
+  };
+  std::vector<Run> RunsOf(int unit, int64_t begin, int64_t count) const;
+  // Calls `use(run, elements before it in the piece)` of the piece's runs: those of matrices, or all others.
+  using Use = std::function<void(const Run& run, int64_t at)>;
+  void ForRuns(const MuonPiece& piece, bool of_matrices, const Use& use) const;
+  // A tensor of the unit in part `part`, among what was exchanged.
+  device::Tensor Exchanged(const model::TensorSpec& tensor, int part) const;
+  // The orthogonal matrix of what was exchanged, whole.
+  const float* OrthogonalOf(const model::TensorSpec& matrix);
+  // Calls `move(first, direction, count)` of the run's elements from `first` on, piece by piece as they are in the
+  // whole matrix.
+  using Move = std::function<void(int64_t first, const float* direction, int64_t count)>;
+  void ForElements(const Run& run, const Move& move);
+  static float ScaleOf(const Run& run, double learning_rate);
+  void UpdateRest(const MuonPiece& piece);
+
+  const UpdaterParts parts_;
+  const TrainingState& state_;
+  device::Device& device_;
+  device::Stream& stream_;
+  std::vector<std::vector<const model::TensorSpec*>> tensors_;  // by unit
+  device::Tensor exchanged_;                                    // a whole unit, padded, of each part of the model
+  float* matrix_;
+  const model::TensorSpec* orthogonal_ = nullptr;  // the one whose orthogonal matrix is in matrix_
+  optim::NewtonSchulzMemory memory_;
+};
+
+}  // namespace zerofleet::zero
+
+#endif  // ZEROFLEET_WORKER_ZERO_MUON_MATRICES_H_
