@@ -299,7 +299,7 @@ absl::StatusOr<zero::StepResult> TrainingRun::CollectStep() {
 absl::StatusOr<TrainingRun::StepOutcome> TrainingRun::Collect() {
   ZF_ASSIGN_OR_RETURN(zero::StepResult result, CollectStep());
   checkpoint::AddToReceipt(checkpoint::NumbersOf(result.step, result.loss, result.grad_norm), &receipt_);
-  const ViewParts::LaunchedStep launched = view_->launches.front();
+  const ViewParts::LaunchTime launched = view_->launches.front();
   view_->launches.pop_front();
   // A step begins when it is launched, or when the one before it is done.
   double now = clock_.MonotonicSeconds();

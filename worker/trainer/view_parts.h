@@ -76,10 +76,10 @@ struct ViewParts {
   device::StepControl loaded_control;
   std::string base_digest;       // of the manifest that frozen weights were read from; empty: nothing is frozen
   bool loaded_own_part = false;  // of the state, and nothing that other ranks own
-  struct LaunchedStep {
+  struct LaunchTime {
     double at, learning_rate;
   };
-  std::deque<LaunchedStep> launches;
+  std::deque<LaunchTime> launches;
   double collected_at = 0;
   device::LinkTraffic exported_link;  // what the metrics have been told of
 
