@@ -33,11 +33,11 @@ constexpr double kNominalOperationSeconds = 400e-6;
 bench::GemmWork ProductsOf(const v1::Config& config) {
   const v1::ModelConfig& model = config.model();
   const int64_t tokens = config.batch().micro_sequences() * model.context(), parts = config.parallel().tensor();
-  const int64_t hidden = model.hidden(), inner = model.intermediate() / parts, width = hidden / parts;
+  const int64_t hidden = model.hidden(), intermediate = model.intermediate() / parts, width = hidden / parts;
   return {.layers = {{"qkv", tokens, 3 * width, hidden},
                      {"projection", tokens, hidden, width},
-                     {"fc", tokens, inner, hidden},
-                     {"fc projection", tokens, hidden, inner}},
+                     {"fc", tokens, intermediate, hidden},
+                     {"fc projection", tokens, hidden, intermediate}},
           .heads = {{"head", tokens, CeilDivide(model.vocab(), parts), hidden}}};
 }
 

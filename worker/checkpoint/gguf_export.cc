@@ -52,7 +52,7 @@ GgufFacts FactsOfModel(const model::ModelFamily& family, const v1::CheckpointMan
                      {key("block_count"), number(sizes.layers)},
                      {key("context_length"), number(sizes.context)},
                      {key("embedding_length"), number(sizes.hidden)},
-                     {key("feed_forward_length"), number(sizes.inner)},
+                     {key("feed_forward_length"), number(sizes.intermediate)},
                      {key("attention.head_count"), number(sizes.heads)},
                      {key("attention.head_count_kv"), number(sizes.kv_heads)},
                      {key("attention.key_length"), number(sizes.head_size)},

@@ -60,7 +60,7 @@ absl::Status GgufSource::ReadModel() {
   ZF_ASSIGN_OR_RETURN(const int64_t heads, Whole(header_, key("attention.head_count")));
   ZF_ASSIGN_OR_RETURN(const int64_t kv_heads, WholeOr(header_, key("attention.head_count_kv"), heads));
   ZF_ASSIGN_OR_RETURN(const int64_t head_size, WholeOr(header_, key("attention.key_length"), hidden / heads));
-  ZF_ASSIGN_OR_RETURN(const int64_t inner, Whole(header_, key("feed_forward_length")));
+  ZF_ASSIGN_OR_RETURN(const int64_t intermediate, Whole(header_, key("feed_forward_length")));
   ZF_ASSIGN_OR_RETURN(const int64_t context, Whole(header_, key("context_length")));
   ZF_ASSIGN_OR_RETURN(const double epsilon, header_.Number(key("attention.layer_norm_rms_epsilon")));
   ZF_ASSIGN_OR_RETURN(const int64_t rotated, WholeOr(header_, key("rope.dimension_count"), head_size));
@@ -95,7 +95,7 @@ absl::Status GgufSource::ReadModel() {
   model_.set_heads(heads);
   model_.set_kv_heads(kv_heads);
   model_.set_head_size(head_size);
-  model_.set_intermediate(inner);
+  model_.set_intermediate(intermediate);
   model_.set_context(context);
   // It is stored as fp32; what was meant is the shortest number that rounds so.
   double shortest = epsilon;

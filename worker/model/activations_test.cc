@@ -29,7 +29,7 @@ class ActivationsTest : public testing::Test {
   // As wide within the MLP as the stream, so that more rows are of one size.
   static Sizes NarrowSizes() {
     Sizes sizes(TestModelConfig(6, 24, 4, 8, 31));
-    sizes.inner = sizes.hidden;
+    sizes.intermediate = sizes.hidden;
     return sizes;
   }
   const Declaration block_ = DeclareUnits(kGpt2Family.rows, NarrowSizes()).block;

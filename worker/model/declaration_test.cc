@@ -21,14 +21,14 @@ constexpr BlockRow kDeclaredBlock[] = {
     Attend{},
     Project{"o", Width::kQueries, Bias::kNone},
     Norm{NormKind::kLayer, "b"},
-    Spread{{{"up", Width::kInner}}, Bias::kNone},
+    Spread{{{"up", Width::kIntermediate}}, Bias::kNone},
     Activate{ActivationKind::kGelu},
-    Project{"down", Width::kInner, Bias::kNone},
+    Project{"down", Width::kIntermediate, Bias::kNone},
 };
 constexpr FamilyRows kDeclaredRows = {
     {"tokens", "positions"}, kDeclaredBlock, {{NormKind::kLayer, "c"}, nullptr}, 1e-6f};
 
-// 24 hidden, 4 heads of 6, 2 of keys and values, 96 inner.
+// 24 hidden, 4 heads of 6, 2 of keys and values, 96 intermediate.
 Declaration BlockOf(const Sharing& sharing = {}) {
   v1::ModelConfig config = TestModelConfig(3, 24, 4, 10, 50);
   config.set_kv_heads(2);

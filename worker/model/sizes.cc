@@ -10,7 +10,7 @@ namespace zerofleet::model {
 Sizes::Sizes(const v1::ModelConfig& config)
     : layers(config.layers()),
       hidden(config.hidden()),
-      inner(config.intermediate()),
+      intermediate(config.intermediate()),
       heads(config.heads()),
       kv_heads(config.kv_heads() > 0 ? config.kv_heads() : config.heads()),
       head_size(config.head_size() > 0 ? config.head_size() : config.hidden() / config.heads()),
@@ -35,7 +35,7 @@ bool Sizes::HasAdapter(const std::string& product) const {
 
 int64_t Sizes::Of(Width width) const {
   switch (width) {
-    case Width::kInner: return inner;
+    case Width::kIntermediate: return intermediate;
     case Width::kQueries: return heads * head_size;
     case Width::kKeysValues: return kv_heads * head_size;
     case Width::kQueriesKeysValues: return (heads + 2 * kv_heads) * head_size;

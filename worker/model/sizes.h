@@ -13,7 +13,7 @@ namespace zerofleet::model {
 
 // What a product of a block puts out, or takes from within the block.
 enum class Width : uint8_t {
-  kInner,              // the MLP's
+  kIntermediate,       // the MLP's
   kQueries,            // heads times the size of a head
   kKeysValues,         // of keys, or of values: kv_heads times that
   kQueriesKeysValues,  // the three side by side in one matrix
@@ -23,7 +23,7 @@ enum class Width : uint8_t {
 struct Sizes {
   explicit Sizes(const v1::ModelConfig& config);
 
-  int64_t layers, hidden, inner, heads, kv_heads, head_size, context, vocab;
+  int64_t layers, hidden, intermediate, heads, kv_heads, head_size, context, vocab;
   float norm_epsilon;  // 0: the family's
   bool tied, qkv_bias, qk_norm;
   std::vector<float> frequencies;  // of rotary positions, in angles per position; empty without

@@ -68,7 +68,7 @@ TEST(ModelSpec, FlopsPerTokenLeaveOutThePositionTable) {
   EXPECT_DOUBLE_EQ(spec.FlopsPerToken(), 6.0 * static_cast<double>(spec.parameters() - 16 * 8) + 12.0 * 2 * 8 * 16);
 }
 
-// Norms 2 of the width, sums into the stream 3, GELU 2 of the inner width; and twice that in the backward.
+// Norms 2 of the width, sums into the stream 3, GELU 2 of the intermediate width; and twice that in the backward.
 TEST(ModelSpec, ElementWiseTrafficIsThatOfAllBlocks) {
   const ModelSpec spec = *ModelSpec::Create(TestModelConfig(3, 8, 2, 16, 32));
   EXPECT_EQ(spec.PointwiseElementsPerToken(), 3 * 3 * (2 * 2 * 8 + 2 * 3 * 8 + 2 * 32));

@@ -13,9 +13,9 @@ constexpr BlockRow kBlock[] = {
     Attend{},
     Project{"attn.c_proj", Width::kQueries, Bias::kBias},
     Norm{NormKind::kLayer, "ln_2"},
-    Spread{{{"mlp.c_fc", Width::kInner}}, Bias::kBias},
+    Spread{{{"mlp.c_fc", Width::kIntermediate}}, Bias::kBias},
     Activate{ActivationKind::kGelu},
-    Project{"mlp.c_proj", Width::kInner, Bias::kBias},
+    Project{"mlp.c_proj", Width::kIntermediate, Bias::kBias},
 };
 
 constexpr HuggingFaceFormat::Variant kVariants[] = {{"gpt2", "GPT2LMHeadModel", false, false}};

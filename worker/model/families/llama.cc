@@ -16,9 +16,9 @@ constexpr BlockRow kLlamaBlock[] = {
     Attend{},
     Project{"self_attn.o_proj", Width::kQueries, Bias::kNone},
     Norm{NormKind::kRms, "post_attention_layernorm"},
-    Spread{{{"mlp.gate_proj", Width::kInner}, {"mlp.up_proj", Width::kInner}}, Bias::kNone},
+    Spread{{{"mlp.gate_proj", Width::kIntermediate}, {"mlp.up_proj", Width::kIntermediate}}, Bias::kNone},
     Gate{},
-    Project{"mlp.down_proj", Width::kInner, Bias::kNone},
+    Project{"mlp.down_proj", Width::kIntermediate, Bias::kNone},
 };
 
 constexpr HuggingFaceFormat::Variant kLlamaVariants[] = {

@@ -16,17 +16,17 @@ namespace {
 // third branch.
 constexpr BlockRow kTestedBlock[] = {
     Norm{NormKind::kLayer, "a"},
-    Spread{{{"up", Width::kInner}}, Bias::kNone},
+    Spread{{{"up", Width::kIntermediate}}, Bias::kNone},
     Activate{ActivationKind::kGelu},
-    Project{"down", Width::kInner, Bias::kBias},
+    Project{"down", Width::kIntermediate, Bias::kBias},
     Norm{NormKind::kLayer, "b"},
     Spread{{{"q", Width::kQueries}, {"k", Width::kKeysValues}, {"v", Width::kKeysValues}}, Bias::kBias},
     Attend{},
     Project{"o", Width::kQueries, Bias::kNone},
     Norm{NormKind::kLayer, "c"},
-    Spread{{{"up_2", Width::kInner}}, Bias::kBias},
+    Spread{{{"up_2", Width::kIntermediate}}, Bias::kBias},
     Activate{ActivationKind::kGelu},
-    Project{"down_2", Width::kInner, Bias::kNone},
+    Project{"down_2", Width::kIntermediate, Bias::kNone},
 };
 constexpr FamilyRows kTestedRows = {{"tokens", "positions"}, kTestedBlock, {{NormKind::kLayer, "d"}, nullptr}, 1e-5f};
 constexpr float kUnscaled = 1.0f;

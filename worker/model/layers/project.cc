@@ -24,7 +24,7 @@ Linear Declare(const Project& row, Declaration& declaration) {
   declaration.Product(product);
   LowRank adapters(product.k, declaration);
   adapters.Declare(row.name, hidden, width, {Cut::Along::kColumns}, 0, declaration);
-  if (row.width == Width::kInner) declaration.Shares({"model.intermediate", width});
+  if (row.width == Width::kIntermediate) declaration.Shares({"model.intermediate", width});
   declaration.Pointwise(3 * 3 * hidden);
   return Linear(product, weight, bias, std::move(adapters));
 }

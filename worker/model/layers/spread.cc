@@ -33,7 +33,7 @@ Linear Declare(const Spread& row, Declaration& declaration) {
     if (first_weight < 0) first_weight = at;
     adapters.Declare(one.name, n, sizes.hidden, CutOf(one.width), product.n, declaration);
     product.n += n / declaration.parts();
-    if (one.width == Width::kInner) declaration.Shares({"model.intermediate", sizes.inner});
+    if (one.width == Width::kIntermediate) declaration.Shares({"model.intermediate", sizes.intermediate});
   });
   each([&](const Spread::Product& one, int64_t n) {
     if (!biased) return;
