@@ -149,8 +149,9 @@ std::vector<Row> Rows() {
       {"a rank does not come back", Phase::kAdopting, kNone,
        [](Scene& s) {
          s.Tell(1, absl::StrCat("hello { host: 'h1' pid: 1 incarnation: 'R0' rejoin { generation: 7 assignment { "
-                                "world_size: 2 members { host: 'h1' pid: 1 } members { rank: 1 host: 'h1' pid: 2 data: "
-                                "1 } team: 2 partition_digest: '",
+                                "axes { name: 'tensor' degree: 1 } axes { name: 'data' degree: 2 } world_size: 2 "
+                                "members { host: 'h1' pid: 1 } members { rank: 1 host: 'h1' pid: 2 } team: 2 "
+                                "partition_digest: '",
                                 kDigest, "' } start { step: 1 } step: 5 } }"));
        },
        AdoptionSeconds(v1::RestartConfig()), "rank 1 (host h1, pid 2)", 7},

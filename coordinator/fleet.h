@@ -71,12 +71,14 @@ struct FleetParameters {
 
 // What a generation's members share, set by FormView.
 struct View {
-  int team;                        // ranks that are summed together first
-  std::vector<Coordinates> ranks;  // by rank
-  PartitionMap partition;          // of the state over a data group
-  int entered = 0;                 // members that have said so
-  std::vector<PlacedRange> OwnedBy(int rank) const { return partition.StoredRanges(ranks[rank].data); }
-  int world_size() const { return static_cast<int>(ranks.size()); }
+  int team;                // ranks of a data group that are summed together first
+  Axes axes;               // along which its ranks are numbered
+  std::vector<int> nodes;  // by rank: the number of its node
+  PartitionMap partition;  // of the state over a data group
+  int entered = 0;         // members that have said so
+  std::vector<PlacedRange> OwnedBy(int rank) const { return partition.StoredRanges(axes.At(rank, kDataGroup)); }
+  int TeamOf(int rank) const { return axes.At(rank, kDataGroup) / team; }
+  int world_size() const { return axes.world_size(); }
 };
 
 // Why a checkpoint cannot be stored.

@@ -37,7 +37,7 @@ using GroupKey = std::pair<std::string, int>;
 
 GroupKey KeyOf(const Fleet& fleet, const Member& member, const std::string& group) {
   const bool placed = fleet.view && member.rank >= 0;
-  return {group, placed ? GroupNumber(group, fleet.view->ranks[member.rank]) : 0};
+  return {group, placed ? fleet.view->axes.GroupNumber(member.rank, group) : 0};
 }
 
 bool WaitsElsewhere(const Member& member, const std::string& group) {
@@ -79,16 +79,18 @@ bool AllAreSaving(const Fleet& fleet) {
 
 std::optional<Wait> FindWait(const Fleet& fleet) {
   std::map<GroupKey, GroupWait> waits;  // the furthest of each group
+  std::set<std::string> groups;         // their names
   for (const Member& member : fleet.members) {
     for (const v1::GroupProgress& progress : member.progress) {
       if (progress.sequence() <= progress.completed()) continue;
+      groups.insert(progress.group());
       Wait& wait = waits[KeyOf(fleet, member, progress.group())].wait;
       if (progress.sequence() <= wait.sequence) continue;
       wait = {progress.group(), progress.operation(), progress.unit(), progress.sequence(), {}, {}, 0};
     }
   }
   for (const Member& member : fleet.members) {
-    for (const char* group : {kDataGroup, kTensorGroup}) {
+    for (const std::string& group : groups) {
       const auto found = waits.find(KeyOf(fleet, member, group));
       if (found != waits.end()) Join(member, found->second);
     }

@@ -11,7 +11,7 @@ void SetNodeRuns(const View& view, v1::Assignment* assignment) {
   auto& runs = *assignment->mutable_nodes();
   for (int rank = 0; rank < view.world_size();) {
     int ranks = 1;
-    while (rank + ranks < view.world_size() && view.ranks[rank + ranks].node == view.ranks[rank].node) ++ranks;
+    while (rank + ranks < view.world_size() && view.nodes[rank + ranks] == view.nodes[rank]) ++ranks;
     if (runs.empty() || runs.rbegin()->ranks() != ranks) runs.Add()->set_ranks(ranks);
     runs.rbegin()->set_nodes(runs.rbegin()->nodes() + 1);
     rank += ranks;

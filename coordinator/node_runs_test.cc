@@ -10,7 +10,8 @@ namespace {
 using ::testing::ElementsAreArray;
 
 v1::Assignment AssignmentOf(const std::vector<int>& nodes) {
-  const View view{1, CoordinatesOf(nodes, 1, 1), PartitionMap({{"w", 0, 64}}, static_cast<int>(nodes.size()))};
+  const View view{1, AxesOf(1, static_cast<int>(nodes.size())), nodes,
+                  PartitionMap({{"w", 0, 64}}, static_cast<int>(nodes.size()))};
   v1::Assignment assignment;
   assignment.set_world_size(view.world_size());
   SetNodeRuns(view, &assignment);

@@ -1,4 +1,4 @@
-// The arithmetic of nodes, teams and groups; see placement.h.
+// The arithmetic of nodes and teams; see placement.h.
 #include "coordinator/placement.h"
 
 #include <string.h>  // strverscmp
@@ -34,28 +34,14 @@ std::vector<int> NodesOf(const std::vector<std::string>& names) {
   return nodes;
 }
 
-std::vector<Coordinates> CoordinatesOf(const std::vector<int>& nodes, int tensor, int team) {
-  ZF_CHECK(tensor >= 1);
-  ZF_CHECK(team >= 1);
-  std::vector<Coordinates> ranks;
-  for (int rank = 0; rank < static_cast<int>(nodes.size()); ++rank) {
-    const int data = rank / tensor;
-    ranks.push_back({.node = nodes[rank], .team = data / team, .data = data, .tensor = rank % tensor});
-  }
-  return ranks;
-}
-
-int GroupNumber(const std::string& group, const Coordinates& at) {
-  return group == kDataGroup ? at.tensor : group == kTensorGroup ? at.data : 0;
-}
-
-std::optional<std::pair<int, int>> GroupAcrossNodes(const std::vector<Coordinates>& ranks) {
-  for (size_t rank = 1; rank < ranks.size(); ++rank) {
-    if (ranks[rank].data != ranks[rank - 1].data || ranks[rank].node == ranks[rank - 1].node) continue;
-    const int first = static_cast<int>(rank) - ranks[rank].tensor;
-    int last = static_cast<int>(rank);
-    while (last + 1 < static_cast<int>(ranks.size()) && ranks[last + 1].data == ranks[rank].data) ++last;
-    return std::pair(first, last);
+std::optional<std::pair<int, int>> GroupAcrossNodes(const Axes& axes, std::string_view axis,
+                                                    const std::vector<int>& nodes) {
+  for (int rank = 0; rank < axes.world_size(); ++rank) {
+    if (axes.At(rank, axis) != 0) continue;
+    const std::vector<int> group = axes.GroupOf(rank, axis);
+    const bool across =
+        std::any_of(group.begin(), group.end(), [&](int member) { return nodes[member] != nodes[group.front()]; });
+    if (across) return std::pair(group.front(), group.back());
   }
   return std::nullopt;
 }

@@ -57,27 +57,26 @@ TEST(PlacementTest, NodesAreNumberedInRankOrder) {
   EXPECT_THAT(NodesOf({""}), ElementsAre(0));
 }
 
-TEST(PlacementTest, TheLastTeamMayBeShorter) {
-  const std::vector<Coordinates> ranks = CoordinatesOf(Nodes({3, 2}), /*tensor=*/1, /*team=*/2);
-  EXPECT_THAT(ranks, ElementsAre(Coordinates{0, 0, 0, 0}, Coordinates{0, 0, 1, 0}, Coordinates{0, 1, 2, 0},
-                                 Coordinates{1, 1, 3, 0}, Coordinates{1, 2, 4, 0}));
+TEST(PlacementTest, TheDataRanksOfANodeWithTensorGroupsAreOneTeam) {
+  EXPECT_EQ(AutoTeam(Nodes({4, 4}), /*tensor=*/2), 2);
 }
 
-TEST(PlacementTest, ATensorGroupIsConsecutiveRanks) {
-  const std::vector<Coordinates> ranks = CoordinatesOf(Nodes({4, 4}), /*tensor=*/2, /*team=*/2);
-  EXPECT_EQ(ranks[5], (Coordinates{.node = 1, .team = 1, .data = 2, .tensor = 1}));
-  EXPECT_EQ(AutoTeam(Nodes({4, 4}), /*tensor=*/2), 2);
+TEST(PlacementTest, AGroupThatIsOnTwoNodesIsFound) {
+  EXPECT_EQ(GroupAcrossNodes(AxesOf(2, 8), kTensorGroup, Nodes({4, 4})), std::nullopt);
+  EXPECT_EQ(GroupAcrossNodes(AxesOf(2, 6), kTensorGroup, Nodes({3, 3})), std::pair(2, 3));
+  EXPECT_EQ(GroupAcrossNodes(AxesOf(3, 6), kTensorGroup, Nodes({1, 1, 4})), std::pair(0, 2));
+  // Where a replacement has taken the place of a lost rank on its own node.
+  EXPECT_EQ(GroupAcrossNodes(AxesOf(3, 6), kTensorGroup, {0, 0, 0, 1, 2, 1}), std::pair(3, 5));
+  EXPECT_EQ(GroupAcrossNodes(AxesOf(2, 4), kDataGroup, Nodes({2, 2})), std::pair(0, 2));
 }
 
 TEST(PlacementTest, ALoneNodeIsOneTeamUpToEightRanks) {
   for (int ranks = 1; ranks <= 8; ++ranks) {
     const int team = AutoTeam(Nodes({ranks}), 1);
     EXPECT_EQ(team, ranks);
-    EXPECT_EQ(CoordinatesOf(Nodes({ranks}), 1, team).back().team, 0);
   }
   for (int ranks = 9; ranks <= 16; ++ranks) {
     EXPECT_EQ(AutoTeam(Nodes({ranks}), 1), 8);
-    EXPECT_EQ(CoordinatesOf(Nodes({ranks}), 1, 8).back().team, 1);
   }
 }
 
@@ -95,9 +94,8 @@ TEST(PlacementTest, NoTeamSpansTwoNodes) {
     const std::vector<int> nodes = Nodes(counts);
     const int team = AutoTeam(nodes, 1);
     EXPECT_LE(team, kMostAutoTeam);
-    const std::vector<Coordinates> ranks = CoordinatesOf(nodes, 1, team);
-    for (size_t rank = 1; rank < ranks.size(); ++rank) {
-      EXPECT_TRUE(ranks[rank].team != ranks[rank - 1].team || ranks[rank].node == ranks[rank - 1].node);
+    for (size_t rank = 1; rank < nodes.size(); ++rank) {
+      EXPECT_TRUE(rank % team == 0 || nodes[rank] == nodes[rank - 1]);
     }
   }
 }

@@ -37,8 +37,8 @@ v1::MemberStatus StatusOf(const Fleet& fleet, const Member& member, double now) 
   v1::MemberStatus entry;
   const bool placed = fleet.view && member.rank >= 0;
   entry.set_rank(member.rank);
-  entry.set_node(placed ? fleet.view->ranks[member.rank].node : -1);
-  entry.set_team(placed ? fleet.view->ranks[member.rank].team : -1);
+  entry.set_node(placed ? fleet.view->nodes[member.rank] : -1);
+  entry.set_team(placed ? fleet.view->TeamOf(member.rank) : -1);
   entry.set_host(member.hello.host());
   entry.set_node_name(member.hello.node_name());
   entry.set_pid(member.hello.pid());

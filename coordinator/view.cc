@@ -41,7 +41,6 @@ void PutInRankOrder(Fleet& fleet) {
 }
 
 v1::Member EntryOf(const View& view, const Member& member) {
-  const Coordinates& at = view.ranks[member.rank];
   v1::Member entry;
   entry.set_rank(member.rank);
   entry.set_host(member.hello.host());
@@ -49,10 +48,7 @@ v1::Member EntryOf(const View& view, const Member& member) {
   entry.set_pid(member.hello.pid());
   entry.set_transport_address(member.ready.transport_address());
   entry.set_service_address(member.hello.service_address());
-  entry.set_node(at.node);
-  entry.set_team(at.team);
-  entry.set_data(at.data);
-  entry.set_tensor(at.tensor);
+  entry.set_node(view.nodes[member.rank]);
   return entry;
 }
 
@@ -70,7 +66,7 @@ int TeamOf(const Fleet& fleet, const std::vector<int>& nodes) {
 
 // What is wrong with the places of tensor groups, which communicate in every layer; empty where each is on one node.
 std::string AcrossNodes(const Fleet& fleet) {
-  const std::optional<std::pair<int, int>> group = GroupAcrossNodes(fleet.view->ranks);
+  const std::optional<std::pair<int, int>> group = GroupAcrossNodes(fleet.view->axes, kTensorGroup, fleet.view->nodes);
   if (!group) return "";
   return absl::StrCat("parallel.tensor: ", fleet.parameters.config.parallel().tensor(),
                       " does not divide the ranks of each node: the tensor group of ranks ", group->first, " to ",
@@ -109,9 +105,9 @@ View ViewOf(const Fleet& fleet) {
 
 View ViewOf(const Fleet& fleet, const std::vector<int>& nodes) {
   const int team = TeamOf(fleet, nodes);
-  std::vector<Coordinates> ranks = CoordinatesOf(nodes, fleet.parameters.config.parallel().tensor(), team);
-  const int data_ranks = ranks.back().data + 1;
-  return {team, std::move(ranks), PartitionMap(fleet.parameters.units, data_ranks)};
+  Axes axes = AxesOf(fleet.parameters.config.parallel(), static_cast<int>(nodes.size()));
+  const int data_ranks = axes.Degree(kDataGroup);
+  return {team, std::move(axes), nodes, PartitionMap(fleet.parameters.units, data_ranks)};
 }
 
 v1::Assignment AssignmentOf(const Fleet& fleet) {
@@ -119,11 +115,15 @@ v1::Assignment AssignmentOf(const Fleet& fleet) {
   assignment.set_world_size(fleet.world_size());
   assignment.set_team(fleet.view->team);
   assignment.set_partition_digest(PartitionDigest(fleet.view->partition));
+  for (const Axis& axis : fleet.view->axes.list()) {
+    v1::Axis& entry = *assignment.add_axes();
+    entry.set_name(axis.name);
+    entry.set_degree(axis.degree);
+  }
   if (fleet.world_size() <= fleet.parameters.most_inline_ranks) {
     for (const Member& member : fleet.members) *assignment.add_members() = EntryOf(*fleet.view, member);
     return assignment;
   }
-  assignment.set_tensor(fleet.parameters.config.parallel().tensor());
   SetNodeRuns(*fleet.view, &assignment);
   return assignment;
 }

@@ -31,7 +31,7 @@ TEST(CoordinatorMetricsTest, FollowTheState) {
   fleet.counters.lost_step_seconds = 1;
   fleet.counters.recovery.load = 1.5;
   fleet.spares.push_back({});
-  fleet.view = coordinator::View{1, {}, coordinator::PartitionMap({{"w", 0, 64}}, 2)};
+  fleet.view = coordinator::View{1, coordinator::AxesOf(1, 2), {0, 0}, coordinator::PartitionMap({{"w", 0, 64}}, 2)};
   for (coordinator::Member& member : fleet.members) {
     member.pace.set_steps(32);
     member.pace.set_backward(member.rank == 1 ? 0.75 : 0.5);

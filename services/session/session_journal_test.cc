@@ -74,7 +74,9 @@ TEST_F(SessionJournalTest, InAViewItTellsThePlaceAndTheProgress) {
 // In a large view a session names the rank that follows it and the one half the view away, of all that it asked for.
 TEST_F(SessionJournalTest, InALargeViewItNamesTwoOthers) {
   Join();
-  Hear("generation: 7 assignment { rank: 3 world_size: 100 nodes { nodes: 50 ranks: 2 } tensor: 1 }");
+  Hear(
+      "generation: 7 assignment { rank: 3 world_size: 100 nodes { nodes: 50 ranks: 2 } axes { name: 'data' degree: 100 "
+      "} }");
   std::string low, high;
   for (int rank = 0; rank < 100; ++rank) {
     std::string& page = rank < 50 ? low : high;
@@ -85,8 +87,10 @@ TEST_F(SessionJournalTest, InALargeViewItNamesTwoOthers) {
   Hear("generation: 7 peers { " + high + " }");
   EXPECT_EQ(journal_.Hello(0)->hello().rejoin().assignment().ShortDebugString(),
             "rank: 3 world_size: 100 members { rank: 4 host: \"h4\" pid: 9 } members { rank: 53 host: \"h53\" pid: 9 } "
-            "nodes { nodes: 50 ranks: 2 } tensor: 1");
-  Hear("generation: 8 assignment { rank: 99 world_size: 100 nodes { nodes: 50 ranks: 2 } tensor: 1 }");
+            "nodes { nodes: 50 ranks: 2 } axes { name: \"data\" degree: 100 }");
+  Hear(
+      "generation: 8 assignment { rank: 99 world_size: 100 nodes { nodes: 50 ranks: 2 } axes { name: 'data' degree: "
+      "100 } }");
   EXPECT_EQ(journal_.Hello(0)->hello().rejoin().assignment().members_size(), 0);
   Hear("generation: 8 peers { " + low + " }");
   EXPECT_EQ(journal_.Hello(0)->hello().rejoin().assignment().members(0).rank(), 0);  // counted round

@@ -211,12 +211,13 @@ void Invariants::OnPlace(const coordinator::Fleet& fleet, uint64_t generation, c
 void Invariants::CheckPlacement(const v1::Assignment& view, bool team_is_kept) {
   std::set<std::string> hosts = {view.members(0).host()};
   const bool one_team = team_is_kept || coordinator::SumsInSampleOrder(plan_.config);
+  const auto team = [this, &view](int rank) { return rank / plan_.tensor() / view.team(); };
   for (int rank = 1; rank < view.members_size(); ++rank) {
     const v1::Member &before = view.members(rank - 1), &here = view.members(rank);
     const bool another = here.host() != before.host();
     Expect(here.node() == before.node() + another, "I5: nodes are not numbered in order");
     Expect(!another || hosts.insert(here.host()).second, absl::StrCat("I5: ", here.host(), " has ranks apart"));
-    Expect(one_team || here.team() != before.team() || !another, "I5: a team spans two nodes");
+    Expect(one_team || team(rank) != team(rank - 1) || !another, "I5: a team spans two nodes");
   }
 }
 

@@ -211,7 +211,7 @@ void SimWorker::BeginStep() {
                             .state = state_.hash,
                             .stop = asked_to_stop_,
                             .sending = sending_,
-                            .number = place_.members(place_.rank()).data(),
+                            .number = place_.rank() / at_.plan.tensor(),
                             .leaves = Leaves(),
                             .corrupt = std::exchange(corrupt_, false) && place_.world_size() > 1,
                             .done = [this, view = views_](const auto& outcome) {
@@ -225,7 +225,7 @@ void SimWorker::BeginStep() {
 // This rank's micro-batches of the step that begins, as the engine and its data take them.
 std::vector<int64_t> SimWorker::Leaves() const {
   const v1::Config& config = at_.plan.config;
-  const int64_t ranks = place_.world_size() / at_.plan.tensor(), number = place_.members(place_.rank()).data();
+  const int64_t ranks = place_.world_size() / at_.plan.tensor(), number = place_.rank() / at_.plan.tensor();
   std::vector<int64_t> leaves;
   for (int64_t round = 0; round < coordinator::MicroBatchesOf(config, ranks); ++round) {
     if (number >= coordinator::RanksInRound(coordinator::LeavesOf(config), ranks, round)) break;

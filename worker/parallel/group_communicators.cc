@@ -13,15 +13,15 @@ absl::StatusOr<GroupCommunicators> GroupCommunicators::Join(const Mesh& mesh, co
                                                             const collective::PeerTrust& trust) {
   ZF_CHECK(static_cast<int>(addresses.size()) == mesh.world_size());
   std::vector<std::unique_ptr<collective::Communicator>> communicators;
-  for (const Group* group : {&mesh.data(), &mesh.tensor()}) {
-    if (group == &mesh.tensor() && group->size() == 1) continue;
-    collective::CollectiveGroup joining{.name = group->name,
-                                        .rank = group->rank,
+  for (const Group& group : mesh.groups()) {
+    if (group.name != kDataGroup && group.size() == 1) continue;
+    collective::CollectiveGroup joining{.name = group.name,
+                                        .rank = group.rank,
                                         .generation = mesh.generation(),
-                                        .team = group->team,
-                                        .nodes = group->nodes,
+                                        .team = group.team,
+                                        .nodes = group.nodes,
                                         .trust = trust};
-    for (int rank : group->ranks) joining.addresses.push_back(addresses[rank]);
+    for (int rank : group.ranks) joining.addresses.push_back(addresses[rank]);
     ZF_ASSIGN_OR_RETURN(std::unique_ptr<collective::Communicator> communicator, endpoint.Join(joining));
     communicators.push_back(std::move(communicator));
   }

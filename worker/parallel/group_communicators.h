@@ -17,8 +17,8 @@ namespace zerofleet::parallel {
 
 class GroupCommunicators {
  public:
-  // Joins the data group, and the tensor group where it has several ranks. `addresses` are those of the view's ranks,
-  // by rank. Errors are CollectiveEndpoint::Join's.
+  // Joins the data group, and the groups of other axes that have several ranks. `addresses` are those of the view's
+  // ranks, by rank. Errors are CollectiveEndpoint::Join's.
   static absl::StatusOr<GroupCommunicators> Join(const Mesh& mesh, const std::vector<std::string>& addresses,
                                                  collective::CollectiveEndpoint& endpoint,
                                                  const collective::PeerTrust& trust = {});

@@ -1,4 +1,4 @@
-// A rank's place in a view: its coordinates (node, team, data, tensor), and the groups of ranks that they make.
+// A rank's place in a view: its number along each axis of the view, its node, and the groups of ranks that they make.
 //
 // A view is what the coordinator hands out: the ranks of one generation. Whoever needs a rank, a number of ranks or a
 // group asks the mesh of the view it is in; neither the configuration nor arithmetic on ranks says it.
@@ -7,10 +7,11 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "coordinator/placement.h"
+#include "coordinator/axes.h"
 #include "zerofleet/v1/coordinator.pb.h"
 
 namespace zerofleet::parallel {
@@ -41,31 +42,32 @@ class Mesh {
 
   uint64_t generation() const { return generation_; }
   int rank() const { return rank_; }
-  int world_size() const { return static_cast<int>(ranks_.size()); }
-  int nodes() const { return ranks_.back().node + 1; }
+  int world_size() const { return axes_.world_size(); }
+  int nodes() const { return nodes_.back() + 1; }
   // As the coordinator decided; may be larger than a group.
   int team() const { return team_; }
-  const coordinator::Coordinates& coordinates() const { return ranks_[rank_]; }
+  const coordinator::Axes& axes() const { return axes_; }
 
   // Ranks of the view: which one keeps the copies of this rank's snapshots, and for which one it keeps them itself.
   // Both are this rank where it is alone.
   int replica_holder() const { return ShiftedInData(+1); }
   int replica_owner() const { return ShiftedInData(-1); }
 
-  const Group& data() const { return data_; }
-  const Group& tensor() const { return tensor_; }
+  // This rank's groups, one of each axis; groups of equal names share no rank.
+  const std::vector<Group>& groups() const { return groups_; }
+  const Group& group(std::string_view name) const;
+  const Group& data() const { return group(kDataGroup); }
+  const Group& tensor() const { return group(kTensorGroup); }
 
  private:
-  Mesh(uint64_t generation, int rank, int team, std::vector<coordinator::Coordinates> ranks);
+  Mesh(uint64_t generation, int rank, int team, coordinator::Axes axes, std::vector<int> nodes);
   int ShiftedInData(int direction) const;
-  // The ranks for which `belongs` holds, in rank order.
-  template <typename Belongs>
-  Group GroupOf(const char* name, Belongs belongs) const;
 
   uint64_t generation_;
   int rank_, team_;
-  std::vector<coordinator::Coordinates> ranks_;
-  Group data_, tensor_;
+  coordinator::Axes axes_;
+  std::vector<int> nodes_;     // by rank
+  std::vector<Group> groups_;  // of the slowest axis first
 };
 
 }  // namespace zerofleet::parallel

@@ -18,14 +18,15 @@ v1::Assignment AssignmentOf(int rank, const std::vector<int>& nodes, int tensor,
   assignment.set_rank(rank);
   assignment.set_world_size(static_cast<int>(nodes.size()));
   assignment.set_team(team);
-  const std::vector<coordinator::Coordinates> ranks = coordinator::CoordinatesOf(nodes, tensor, team);
-  for (size_t r = 0; r < ranks.size(); ++r) {
+  for (const auto& [name, degree] : {std::pair("tensor", tensor), {"data", assignment.world_size() / tensor}}) {
+    v1::Axis& axis = *assignment.add_axes();
+    axis.set_name(name);
+    axis.set_degree(degree);
+  }
+  for (int node : nodes) {
     v1::Member& member = *assignment.add_members();
-    member.set_rank(static_cast<int>(r));
-    member.set_node(ranks[r].node);
-    member.set_team(ranks[r].team);
-    member.set_data(ranks[r].data);
-    member.set_tensor(ranks[r].tensor);
+    member.set_rank(assignment.members_size() - 1);
+    member.set_node(node);
   }
   return assignment;
 }
@@ -36,7 +37,6 @@ TEST(Mesh, WithoutTensorParallelismTheDataGroupIsTheView) {
   EXPECT_EQ(mesh.rank(), 3);
   EXPECT_EQ(mesh.world_size(), 5);
   EXPECT_EQ(mesh.nodes(), 2);
-  EXPECT_EQ(mesh.coordinates(), (coordinator::Coordinates{.node = 1, .team = 1, .data = 3, .tensor = 0}));
   EXPECT_EQ(mesh.data().name, "data");
   EXPECT_EQ(mesh.data().rank, 3);
   EXPECT_THAT(mesh.data().ranks, ElementsAre(0, 1, 2, 3, 4));
@@ -57,10 +57,9 @@ TEST(Mesh, GroupsAreRowsAndColumns) {
 }
 
 // An assignment of a large view counts its nodes instead of naming its members.
-v1::Assignment CountedAssignment(const v1::Assignment& named, int tensor) {
+v1::Assignment CountedAssignment(const v1::Assignment& named) {
   v1::Assignment assignment = named;
   assignment.clear_members();
-  assignment.set_tensor(tensor);
   for (const v1::Member& member : named.members()) {
     if (member.node() == assignment.nodes_size()) assignment.add_nodes()->set_nodes(1);
     v1::NodeRun& run = *assignment.mutable_nodes(member.node());
@@ -72,9 +71,10 @@ v1::Assignment CountedAssignment(const v1::Assignment& named, int tensor) {
 TEST(Mesh, IsTheSameOfCountedNodes) {
   const v1::Assignment named = AssignmentOf(5, {0, 0, 0, 0, 1, 1, 1, 1, 2, 2}, 2, 2);
   const Mesh expected = *Mesh::Create(named, 1);
-  const auto mesh = Mesh::Create(CountedAssignment(named, 2), 1);
+  const auto mesh = Mesh::Create(CountedAssignment(named), 1);
   ASSERT_TRUE(mesh.ok()) << mesh.status();
-  EXPECT_EQ(mesh->coordinates(), expected.coordinates());
+  EXPECT_EQ(mesh->axes(), expected.axes());
+  EXPECT_EQ(mesh->nodes(), expected.nodes());
   EXPECT_EQ(mesh->team(), expected.team());
   for (const auto& [counted, told] :
        {std::pair(&mesh->data(), &expected.data()), std::pair(&mesh->tensor(), &expected.tensor())}) {
@@ -85,14 +85,13 @@ TEST(Mesh, IsTheSameOfCountedNodes) {
 }
 
 TEST(Mesh, CountedNodesMustMakeTheWorld) {
-  const v1::Assignment good = CountedAssignment(AssignmentOf(0, {0, 0, 1, 1}, 2, 1), 2);
+  const v1::Assignment good = CountedAssignment(AssignmentOf(0, {0, 0, 1, 1}, 2, 1));
   ASSERT_TRUE(Mesh::Create(good, 1).ok());
   const std::vector<std::pair<std::string, std::function<void(v1::Assignment&)>>> faults = {
       {"nodes are wrong: its members or its nodes do not make 4 ranks", [](v1::Assignment& a) { a.clear_nodes(); }},
-      {"do not make 5 ranks", [](v1::Assignment& a) { a.set_world_size(5); }},
+      {"axes make 4 ranks, expected 5", [](v1::Assignment& a) { a.set_world_size(5); }},
       {"do not make 4 ranks", [](v1::Assignment& a) { a.mutable_nodes(1)->set_ranks(-2); }},
-      {"tensor must be 1 to 4, got 0", [](v1::Assignment& a) { a.clear_tensor(); }},
-      {"tensor is 3, which does not divide the world size of 4", [](v1::Assignment& a) { a.set_tensor(3); }}};
+  };
   for (const auto& [message, fault] : faults) {
     v1::Assignment bad = good;
     fault(bad);
@@ -130,11 +129,11 @@ TEST(Mesh, RefusesWhatNoCoordinatorAssigns) {
       {"members[0].node must be 0 to 0, got 1", [](v1::Assignment& a) { a.mutable_members(0)->set_node(1); }},
       {"members[2].node must be 0 to 1, got 5", [](v1::Assignment& a) { a.mutable_members(2)->set_node(5); }},
       {"members[3].node must be 1 to 2, got 0", [](v1::Assignment& a) { a.mutable_members(3)->set_node(0); }},
-      {"members[1].tensor must be 0 to 3, got -1", [](v1::Assignment& a) { a.mutable_members(1)->set_tensor(-1); }},
-      {"tensor groups of 3, which does not divide", [](v1::Assignment& a) { a.mutable_members(1)->set_tensor(2); }},
-      {"members[1] is at node 0, team 0, data 3, tensor 0, expected node 0, team 0, data 1, tensor 0",
-       [](v1::Assignment& a) { a.mutable_members(1)->set_data(3); }},
-      {"members[2] is at node 1, team 0", [](v1::Assignment& a) { a.mutable_members(2)->set_team(0); }},
+      {"the number of axes must be 2 to 2, got 0", [](v1::Assignment& a) { a.clear_axes(); }},
+      {"the number of axes must be 2 to 2, got 3", [](v1::Assignment& a) { a.add_axes()->set_name("pipeline"); }},
+      {"axes have pipeline, expected data", [](v1::Assignment& a) { a.mutable_axes(1)->set_name("pipeline"); }},
+      {"the degree of axis tensor must be 1 to 4, got 0", [](v1::Assignment& a) { a.mutable_axes(0)->set_degree(0); }},
+      {"axes make 12 ranks, expected 4", [](v1::Assignment& a) { a.mutable_axes(0)->set_degree(3); }},
   };
   for (const auto& [message, change] : kCases) {
     v1::Assignment assignment = AssignmentOf(1, {0, 0, 1, 1}, 1, 2);

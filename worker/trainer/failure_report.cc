@@ -37,9 +37,9 @@ v1::Failure FailureOf(const absl::Status& status, int64_t step) {
 void NameUnreachable(const absl::Status& status, const parallel::Mesh& mesh, v1::Failure& failure) {
   const std::optional<collective::UnreachablePeer> peer = collective::UnreachablePeerOf(status);
   if (!peer) return;
-  for (const parallel::Group* group : {&mesh.data(), &mesh.tensor()}) {
-    const bool known = group->name == peer->group && peer->peer >= 0 && peer->peer < group->size();
-    if (known) failure.set_unreachable_rank(group->ranks[peer->peer]);
+  for (const parallel::Group& group : mesh.groups()) {
+    const bool known = group.name == peer->group && peer->peer >= 0 && peer->peer < group.size();
+    if (known) failure.set_unreachable_rank(group.ranks[peer->peer]);
   }
 }
 

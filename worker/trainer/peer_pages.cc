@@ -38,8 +38,8 @@ absl::StatusOr<PeerAddresses> PeersOf(const v1::Assignment& assignment, const pa
   addresses.transport.resize(mesh.world_size());
   for (const v1::Member& member : assignment.members()) Note(member, mesh, addresses);
   if (!assignment.members().empty()) return addresses;
-  std::set<int> ranks(mesh.data().ranks.begin(), mesh.data().ranks.end());
-  ranks.insert(mesh.tensor().ranks.begin(), mesh.tensor().ranks.end());
+  std::set<int> ranks;
+  for (const parallel::Group& group : mesh.groups()) ranks.insert(group.ranks.begin(), group.ranks.end());
   v1::PeersWanted wanted;
   for (int rank : ranks) {
     wanted.add_ranks(rank);

@@ -20,12 +20,21 @@ v1::Member MemberOf(int rank) {
   return member;
 }
 
+void SetAxes(int tensor, v1::Assignment& assignment) {
+  const coordinator::Axes axes = coordinator::AxesOf(tensor, assignment.world_size());
+  for (const coordinator::Axis& axis : axes.list()) {
+    v1::Axis& told = *assignment.add_axes();
+    told.set_name(axis.name);
+    told.set_degree(axis.degree);
+  }
+}
+
 v1::Assignment AssignmentOf(int rank, int nodes, int ranks_each, int tensor = 1) {
   v1::Assignment assignment;
   assignment.set_rank(rank);
   assignment.set_world_size(nodes * ranks_each);
   assignment.set_team(1);
-  assignment.set_tensor(tensor);
+  SetAxes(tensor, assignment);
   assignment.add_nodes()->set_nodes(nodes);
   assignment.mutable_nodes(0)->set_ranks(ranks_each);
   return assignment;
@@ -73,12 +82,8 @@ TEST_F(PeerPages, OfASmallViewAreInItsAssignment) {
   v1::Assignment assignment;
   assignment.set_world_size(2);
   assignment.set_team(1);
-  for (int rank = 0; rank < 2; ++rank) {
-    v1::Member member = MemberOf(rank);
-    member.set_team(rank);
-    member.set_data(rank);
-    *assignment.add_members() = member;
-  }
+  SetAxes(/*tensor=*/1, assignment);
+  for (int rank = 0; rank < 2; ++rank) *assignment.add_members() = MemberOf(rank);
   const auto addresses = Get(assignment);
   ASSERT_TRUE(addresses.ok()) << addresses.status();
   EXPECT_THAT(addresses->transport, ElementsAre("t0", "t1"));
