@@ -5,9 +5,10 @@
 
 Trains one layer of width 16 with the metrics of every process scraped at each interval, samples /proc of the launcher and of its
 children, and compares the largest values after the first minute (or the first half of a run shorter than two) with those
-before, and those of the last quarter with those of the third: allocators keep pages for a while, a leak goes on. Prints a table
+before, and those of the last quarter with those of the third: allocators keep pages for a while, a leak goes on. The bytes that
+are allocated (heap_in_use.cc, preloaded) tell a leak from pages and stacks that are kept. Prints a table
 and a verdict; the exit code is 1 if something grew. ZEROFLEET names the binary (default:
-build/zerofleet). Standard library only. Not part of `make test`.
+build/zerofleet; its build has the target heap_in_use). Standard library only. Not part of `make test`.
 """
 import argparse
 import json
@@ -26,20 +27,22 @@ import fleet  # noqa: E402
 
 # What a process may grow by after the warm-up: pages that allocators keep, threads that gRPC adds while a machine is busy and
 # keeps for a while, a connection of a scrape under way.
-ALLOWED = {"rss_kb": 2048, "threads": 6, "descriptors": 4}
+ALLOWED = {"rss_kb": 4096, "heap_kb": 512, "threads": 6, "descriptors": 4}
 # The same from the third quarter to the last.
-ALLOWED_LATE = {"rss_kb": 128, "threads": 2, "descriptors": 4}
+ALLOWED_LATE = {"rss_kb": 1024, "heap_kb": 32, "threads": 2, "descriptors": 4}
 MOST_LOG_BYTES = 17 << 20  # a log and the one before it
-COLUMNS = ("rss_kb", "threads", "descriptors")
+COLUMNS = ("rss_kb", "heap_kb", "threads", "descriptors")
+LIBRARY = pathlib.Path(fleet.BINARY).resolve().parent / "tests" / "libheap_in_use.so"
 
 
-def sample(pid):
+def sample(pid, heaps):
     """The process's figures now; none if it is gone."""
     try:
         fields = dict(line.split(":", 1) for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines())
         return {"rss_kb": int(fields["VmRSS"].split()[0]), "threads": int(fields["Threads"]),
+                "heap_kb": int((heaps / str(pid)).read_text()) >> 10,
                 "descriptors": len(os.listdir(f"/proc/{pid}/fd"))}
-    except (OSError, KeyError):
+    except (OSError, KeyError, ValueError):
         return None
 
 
@@ -95,7 +98,7 @@ def write_config(work, steps, workers):
     return path
 
 
-def watch(launcher, port, workers, interval, logs, until):
+def watch(launcher, port, workers, interval, work, until):
     """Samples every process until the launcher has ended, which is asked to after `until` seconds:
     [{seconds, step, log_bytes, processes: {role: figures}}]."""
     samples, began = [], time.monotonic()
@@ -106,8 +109,9 @@ def watch(launcher, port, workers, interval, logs, until):
             break
         pages = [scrape(port + i) for i in range(workers + 1)]
         processes = {"train": launcher.pid, **children_of(launcher.pid)}
-        figures = {role: sample(pid) for role, pid in processes.items() if role}
-        samples.append({"seconds": time.monotonic() - began, "step": max(map(step_of, pages)), "log_bytes": log_bytes(logs),
+        figures = {role: sample(pid, work / "heaps") for role, pid in processes.items() if role}
+        samples.append({"seconds": time.monotonic() - began, "step": max(map(step_of, pages)),
+                        "log_bytes": log_bytes(work / "checkpoints" / "logs"),
                         "processes": {role: each for role, each in figures.items() if each}})
         print(f"  {samples[-1]['seconds']:7.0f} s  step {samples[-1]['step']}", file=sys.stderr, flush=True)
         try:
@@ -154,7 +158,10 @@ def main():
     parser.add_argument("--interval", type=float, default=10, help="seconds between samples and scrapes")
     parser.add_argument("--json", help="write all samples to this file")
     flags = parser.parse_args()
+    if not LIBRARY.exists():
+        sys.exit(f"{LIBRARY} is not there; build the target heap_in_use")
     work = pathlib.Path(tempfile.mkdtemp(prefix="zerofleet-soak-"))
+    (work / "heaps").mkdir()
     if flags.minutes:
         flags.steps = 1_000_000_000
     port = fleet.free_port(flags.workers + 1)
@@ -162,10 +169,10 @@ def main():
     launcher = subprocess.Popen(
         [fleet.BINARY, "train", str(write_config(work, flags.steps, flags.workers)), "--metrics-port", str(port), "--report",
          str(report)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"})
+        env={**os.environ, "OMP_NUM_THREADS": "1", "LD_PRELOAD": str(LIBRARY), "ZEROFLEET_HEAP_DIR": str(work / "heaps")})
     with open(work / "progress.txt", "w", encoding="utf-8") as progress:
         drain = subprocess.Popen(["cat"], stdin=launcher.stderr, stdout=progress)
-        samples = watch(launcher, port, flags.workers, flags.interval, work / "checkpoints" / "logs",
+        samples = watch(launcher, port, flags.workers, flags.interval, work,
                         60 * flags.minutes if flags.minutes else float("inf"))
         drain.wait()
     if flags.json:
