@@ -51,7 +51,7 @@ TEST(SampleOrder, RanksAndStagesChangeNoBit) {
   }
 }
 
-// On an emulated GPU a sequence takes tens of milliseconds: few of them, and each stage once.
+// On an emulated GPU a sequence takes tens of milliseconds: few of them, and few fleets.
 TEST(SampleOrder, NorDoTheyOnOtherDevices) {
   for (const std::string& device : UsableDevices()) {
     if (device == "cpu") continue;
@@ -64,7 +64,7 @@ TEST(SampleOrder, NorDoTheyOnOtherDevices) {
       return TrainFleet(setup);
     };
     const FleetResult want = run(2, 1);
-    for (const auto& [stage, ranks] : std::vector<std::pair<int, int>>{{0, 2}, {1, 3}, {3, 4}}) {
+    for (const auto& [stage, ranks] : std::vector<std::pair<int, int>>{{0, 2}, {3, 3}}) {
       ExpectSameBits(run(stage, ranks), want, absl::StrCat(device, ", stage ", stage, ", ", ranks, " ranks"));
     }
   }

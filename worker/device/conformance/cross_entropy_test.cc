@@ -93,9 +93,10 @@ LossReference InDouble(const LossShape& s, const std::vector<float>& x, const st
   return result;
 }
 
-// The last shape takes more than one chunk of logits.
+// The last shape takes more than one chunk of logits on CPUs; chunks of GPUs are linear_test's.
 TEST_P(CrossEntropyTest, MatchesDouble) {
-  for (const LossShape& s : {LossShape{1, 3, 2}, {7, 20, 53}, {40, 12, 256}, {200, 4, 50257}}) {
+  const bool chunks = std::get<0>(GetParam()) == "cpu" && dtype() != DType::kF16;
+  for (const LossShape& s : {LossShape{1, 3, 2}, {7, 20, 53}, {40, 12, 256}, {chunks ? 200 : 2, 2, 50257}}) {
     auto x = Random(s.m * s.c, 1), w = Random(s.vocab * s.c, 2);
     for (float& value : w) value *= 4;
     const LossReference want = InDouble(s, x, w, 0.25);

@@ -100,7 +100,8 @@ class LayerNormTest : public KernelTest {
 TEST_F(LayerNormTest, AnyWidthAndAlignmentGiveTheSameBits) {
   for (const DType dtype : kAllTypes) {
     for (const int64_t c : kWidths) {
-      const int64_t m = c > 1000 ? 3 : 17;
+      if (dtype == DType::kF16 && c > 64) continue;  // as bf16
+      const int64_t m = c > 250 ? 3 : 17;
       const auto aligned = Run(m, c, dtype, 0, 0);
       InEveryOrder([&] { return Run(m, c, dtype, 0, 0); });
       EXPECT_TRUE(Run(m, c, dtype, 3, 0) == aligned) << c;
@@ -168,7 +169,8 @@ void EmbeddingTest::Run(int64_t batch, int64_t time, int64_t c, int64_t vocab, D
 TEST_F(EmbeddingTest, EveryWidth) {
   for (const DType dtype : kAllTypes) {
     for (const int64_t c : kWidths) {
-      for (const int64_t skip : {0, 1}) Run(2, 9, c, 11, dtype, skip);
+      if (dtype == DType::kF16 && c > 64) continue;  // as bf16
+      for (const int64_t skip : {0, 1}) Run(2, 5, c, 7, dtype, skip);
     }
   }
 }
