@@ -77,13 +77,13 @@ if(ZEROFLEET_SANITIZE STREQUAL "thread")
 endif()
 if(ZEROFLEET_SANITIZE)
   # Left out, since each takes many seconds there and others meet in the same ways: worlds of 5 and 8 ranks as threads, of 2 as
-  # processes and of 3 over more than one transport, teams but 2+2 and 2+2+1, tensor groups of 4 or in bf16, checkpointing in
-  # bf16, inputs in parts, buckets, comparisons of thirty steps, fifty faults of memory; and on the emulated GPU what depends on
-  # the CPU's threads, finite differences of attention, five steps of tensor groups, and a second type or shape where the first shows
-  # the same.
+  # processes and of 3 over more than one transport, teams but 2+2 and 2+2+1, tensor groups of 4 or in bf16, all pairs of
+  # fleets that one may write and the other load, comparisons of thirty steps, fifty faults of memory; and on the emulated GPU what
+  # depends on the CPU's threads, finite differences of attention, five steps of tensor groups, and a second type, optimizer or shape
+  # where the first shows the same.
   set(long_tests
     Backends/*5 Backends/*8 Transports/*2 Transports/*all3 Transports/*tcp3 Teams/*6by* Teams/*9by* Teams/*AllReduce*
-    Fleets/*tensor_4* Fleets/*tensor_?_bf16 Fleets/Checkpointing*_bf16 Fleets/PartitionedActivations* *ConstantBuffers*.ChangeNoBit*
+    Fleets/*tensor_4* Fleets/*tensor_?_bf16 ReshardTest.AnyFleetLoads* *SameBits.InEveryStage/cuda_fp32_1 *SameBits.InEveryStage/cuda_*_sgd
     *ThirtySteps* *GivesTheBitsOf* SequenceLosses.*
     Replays.NameTheRank* SampleOrder.RanksAndStages* Devices/TensorFleetLosses.InBf16*/cuda_Divided
     *.WeightsOfATensorGroup*/cuda_* *.WeightsAfterFiveStepsOfSgd/cuda_b
