@@ -95,9 +95,10 @@ int64_t StateFile::PieceBytes(size_t vector, size_t tile) const {
 }
 
 void StateFile::Post(Stage& stage, absl::Status (StateFile::*piece)(size_t tile, size_t vector, std::byte* memory)) {
-  stage.job = jobs_.Post([this, piece, tile = stage.tile, memory = stage.memory] {
+  stage.job = jobs_.Post([this, piece, tile = stage.tile, vectors = stage.vectors, memory = stage.memory] {
     const optim::StateTensors pieces = Pieces(tile, memory);
     for (size_t v = 0; v < pieces.size(); ++v) {
+      if ((vectors >> v & 1) == 0) continue;
       ZF_RETURN_IF_ERROR((this->*piece)(tile, v, static_cast<std::byte*>(pieces[v].data)));
     }
     return absl::OkStatus();
@@ -105,19 +106,20 @@ void StateFile::Post(Stage& stage, absl::Status (StateFile::*piece)(size_t tile,
 }
 
 // Behind the write of the tile whose memory it was before.
-void StateFile::PostRead(size_t tile) {
+void StateFile::PostRead(size_t tile, Vectors vectors) {
   Stage& stage = StageOf(tile);
-  if (stage.use == Stage::Use::kRead && stage.tile == tile) return;
+  if (stage.use == Stage::Use::kRead && stage.tile == tile && stage.vectors == vectors) return;
   ZF_CHECK(stage.use == Stage::Use::kFree);
   stage.use = Stage::Use::kRead;
   stage.tile = tile;
+  stage.vectors = vectors;
   Post(stage, &StateFile::ReadPiece);
 }
 
-absl::StatusOr<optim::StateTensors> StateFile::Open(size_t tile) {
+absl::StatusOr<optim::StateTensors> StateFile::Open(size_t tile, Vectors vectors, bool reads_on) {
   Stage& stage = StageOf(tile);
-  PostRead(tile);
-  if (tile + 1 < tiles_.size()) PostRead(tile + 1);
+  PostRead(tile, vectors);
+  if (reads_on && tile + 1 < tiles_.size()) PostRead(tile + 1, vectors);
   ZF_RETURN_IF_ERROR(jobs_.Await(stage.job));
   stage.use = Stage::Use::kOpen;
   return Pieces(tile, stage.memory);
@@ -129,6 +131,7 @@ absl::StatusOr<optim::StateTensors> StateFile::OpenToFill(size_t tile) {
   ZF_RETURN_IF_ERROR(jobs_.Await(stage.job));
   stage.use = Stage::Use::kOpen;
   stage.tile = tile;
+  stage.vectors = kAllVectors;
   return Pieces(tile, stage.memory);
 }
 

@@ -39,11 +39,17 @@ class StateFile {
 
   const std::vector<StateTile>& tiles() const { return tiles_; }
 
-  // The tile's pieces of the vectors, until Close; the next one opened is the one after it, or the first. DataLoss,
-  // with path, place and vector, if the file does not hold what was written.
-  absl::StatusOr<optim::StateTensors> Open(size_t tile);
+  // A set of the state vectors: a bit each, in their order.
+  using Vectors = uint32_t;
+  static constexpr Vectors kAllVectors = ~Vectors{0};
+
+  // The tile's pieces of the vectors, until Close, with the values of those in `vectors`. With `reads_on` the next one
+  // opened is the one after it, with the same vectors, or the first. DataLoss, with path, place and vector, if the file
+  // does not hold what was written.
+  absl::StatusOr<optim::StateTensors> Open(size_t tile, Vectors vectors = kAllVectors, bool reads_on = true);
   // The same of a tile that is written whole, with what is there before.
   absl::StatusOr<optim::StateTensors> OpenToFill(size_t tile);
+  // `changed`: the vectors that were opened are written.
   void Close(size_t tile, bool changed);
 
   // Elements [offset, offset + elements) of a state vector, all of them in tiles or in padding, out of the file or into
@@ -62,6 +68,7 @@ class StateFile {
     std::byte* memory = nullptr;
     enum class Use { kFree, kRead, kOpen } use = Use::kFree;
     size_t tile = 0;
+    Vectors vectors = kAllVectors;
     int64_t job = 0;  // the last that reads or writes this memory
   };
 
@@ -71,9 +78,9 @@ class StateFile {
   // Runs on the thread: one vector's piece of a tile.
   absl::Status ReadPiece(size_t tile, size_t vector, std::byte* to);
   absl::Status WritePiece(size_t tile, size_t vector, std::byte* from);
-  // Posts one of them for every vector of the stage's tile.
+  // Posts one of them for each of the stage's vectors of its tile.
   void Post(Stage& stage, absl::Status (StateFile::*piece)(size_t tile, size_t vector, std::byte* memory));
-  void PostRead(size_t tile);
+  void PostRead(size_t tile, Vectors vectors);
   // Calls, on the thread, `visit(tile, first element of it, count, done before)` of each run of elements that is in one
   // tile.
   using Visit = std::function<absl::Status(size_t tile, int64_t first, int64_t count, int64_t done)>;

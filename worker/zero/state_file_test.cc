@@ -102,6 +102,37 @@ TEST(StateFile, MovesEachByteOnceAStep) {
   EXPECT_EQ(file.bytes_read() - RoundUp(4 * file.tiles()[0].count, memory::ScratchFile::kBlock), all);
 }
 
+// A pass over some of the vectors leaves the others as they are, and does not move them.
+TEST(StateFile, MovesTheVectorsThatAPassIsOf) {
+  FleetSetup setup = FleetOfSeveralTiles(2);
+  const ZeroLayout layout(*model::ModelSpec::Create(setup.model),
+                          {.stage = 2, .dtype = setup.dtype, .placement = kStatesInFile});
+  const auto device = *device::CreateDevice({.kind = "cpu", .threads = 1});
+  const auto arena = *memory::Arena::Create(memory::MemoryPlan{StateFile::Rows(layout)}, memory::Space::kHost, *device);
+  const auto scratch = *memory::ScratchFile::Create(Directory(), "states", StateFile::FileBytes(layout));
+  StateFile file(layout, *scratch, *arena);
+  // Each tile twice, as an optimizer does that goes over a unit more than once.
+  for (size_t t = 0; t < file.tiles().size(); ++t) {
+    const optim::StateTensors filled = file.OpenToFill(t).value();
+    for (size_t v = 0; v < filled.size(); ++v) static_cast<float*>(filled[v].data)[0] = static_cast<float>(10 * t + v);
+    file.Close(t, /*changed=*/true);
+    const auto only = file.Open(t, /*vectors=*/2, /*reads_on=*/false).value();
+    EXPECT_EQ(static_cast<float*>(only[1].data)[0], 10 * t + 1);
+    static_cast<float*>(only[1].data)[0] = -1;
+    file.Close(t, /*changed=*/true);
+  }
+  for (size_t t = 0; t < file.tiles().size(); ++t) {
+    const auto all = file.Open(t).value();
+    EXPECT_EQ(static_cast<float*>(all[0].data)[0], 10 * t);
+    EXPECT_EQ(static_cast<float*>(all[1].data)[0], -1);
+    EXPECT_EQ(static_cast<float*>(all[2].data)[0], 10 * t + 2);
+    file.Close(t, /*changed=*/false);
+  }
+  const int64_t all = StateFile::FileBytes(layout);
+  EXPECT_EQ(file.bytes_written(), all + all / 3);
+  EXPECT_EQ(file.bytes_read(), all + all / 3);
+}
+
 TEST(StateFile, CopiesAnyRange) {
   FleetSetup setup = FleetOfSeveralTiles(2);
   setup.placement = kStatesOnHost;
