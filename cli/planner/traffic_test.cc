@@ -33,6 +33,22 @@ TEST(PlanTraffic, IsTheSchedulesToTheByte) {
   }
 }
 
+// Muon's exchange is made once a step, in both groups, and twice where late updates look ahead.
+TEST(PlanTraffic, HasMuonsExchange) {
+  v1::Config config = BatchesOf(2, 4, 2, 5);
+  const StepTraffic adamw = PlanTraffic(config, 8).value();
+  config.mutable_optimizer()->set_name("muon");
+  const StepTraffic muon = PlanTraffic(config, 8).value();
+  config.mutable_offload()->set_optimizer("cpu");
+  config.mutable_offload()->mutable_delayed_update()->set_after_steps(3);
+  const StepTraffic ahead = PlanTraffic(config, 8).value();
+  const double in_data = muon.gather.sum() - adamw.gather.sum(), in_tensor = muon.tensor.sum() - adamw.tensor.sum();
+  EXPECT_GT(in_data, 0);
+  EXPECT_DOUBLE_EQ(in_tensor, 2 * in_data);  // the whole of a part, and in the data group half of it
+  EXPECT_DOUBLE_EQ(ahead.gather.sum() - muon.gather.sum(), in_data);
+  EXPECT_DOUBLE_EQ(ahead.tensor.sum() - muon.tensor.sum(), in_tensor);
+}
+
 // Two nodes of two: the other node gets this node's sum of half of each unit, in fp32, and this rank's own shard.
 TEST(PlanTraffic, TellsNodesApart) {
   const StepTraffic one = PlanTraffic(BatchesOf(2, 4, 1, 1), 8).value(),

@@ -32,6 +32,8 @@ CASES = {
 }
 CASES["muon"] = ("llama", None, {"optimizer.name": "muon", "optimizer.momentum": "0.95"})
 CASES["muon-gpt2"] = ("gpt2", None, {"optimizer.name": "muon", "optimizer.momentum": "0.9"})
+CASES["muon-offload"] = ("llama", None, {**CASES["muon"][2], "offload.optimizer": "cpu", "offload.fraction": "0.5"})
+CASES["muon-tensor"] = ("gpt2", None, {**CASES["muon-gpt2"][2], "parallel.tensor": "2"})
 for key, of, decay in (("ema", "llama-lora", "0.9"), ("ema-gpt2", "gpt2-freeze", "0.75"), ("ema-muon", "muon", "0.6")):
     CASES[key] = (*CASES[of][:2], {**CASES[of][2], "ema.decay": decay})
 RANK, ALPHA = 4, 12

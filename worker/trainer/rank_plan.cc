@@ -19,6 +19,7 @@ zero::StatePlacement PlacementOf(const v1::OffloadConfig& offload) {
   if (offload.optimizer() == "nvme") placement.residence = StatePlacement::Residence::kFile;
   placement.fraction = offload.fraction();
   if (offload.delayed_update().after_steps() > 0) placement.timing = StatePlacement::Timing::kDelayed;
+  placement.looks_ahead = offload.delayed_update().lookahead();
   if (offload.speculative()) placement.timing = StatePlacement::Timing::kSpeculative;
   placement.parameters_on_host = offload.parameters() == "cpu";
   return placement;

@@ -70,12 +70,6 @@ const std::vector<Rule>& TuningRules() {
 
 const std::vector<Rule>& LearningRules() {
   static const std::vector<Rule>& rules = *new std::vector<Rule>{
-      {{"optimizer.name", "offload.optimizer"},
-       [](const LearningConfig& c) { return IsMuon(c) && c.offload().optimizer() != "none"; },
-       [](const LearningConfig& c) {
-         return absl::StrCat("muon is not supported with offload.optimizer ", c.offload().optimizer(),
-                             "; use adamw, or none");
-       }},
       {{"optimizer.name", "device"},
        [](const LearningConfig& c) { return IsMuon(c) && c.device() == "cuda"; },
        [](const LearningConfig&) -> std::string { return "muon is not supported on device cuda; use device: cpu"; }},

@@ -76,7 +76,6 @@ TEST(Ema, HasTheSameBitsInEveryStageAndWithOffload) {
     EXPECT_NE(plain.states.back(), plain.states.front());
     for (setup.stage = 1; setup.stage <= 3; ++setup.stage) {
       EXPECT_EQ(TrainFleet(setup).states, plain.states) << optimizer << setup.stage;
-      if (optimizer == "muon") continue;
       FleetSetup offloaded = setup;
       for (const double fraction : {1.0, 0.5}) {
         offloaded.placement = {.residence = StatePlacement::Residence::kHost, .fraction = fraction};

@@ -47,6 +47,7 @@ struct FleetSetup {
   int64_t global_sequences = 12, micro_batches = 1;
   int64_t steps = 4;
   double learning_rate = 1e-2;
+  std::function<double(int64_t step)> learning_rate_of = nullptr;  // instead
   int steps_ahead = 0;  // launched before the one before them is read; 1 as the trainer does
   uint64_t seed = 5;
   std::string device = "cpu", optimizer = "adamw";
@@ -93,6 +94,7 @@ inline StatePlacement PlacementOf(const FleetSetup& setup) {
   StatePlacement placement = setup.placement;
   if (!setup.states_dir.empty()) placement.residence = StatePlacement::Residence::kFile;
   if (setup.delay_after > 0) placement.timing = StatePlacement::Timing::kDelayed;
+  placement.looks_ahead = setup.looks_ahead;
   return placement;
 }
 
@@ -211,7 +213,8 @@ class TestRank {
                                            : setup_.global_sequences * setup_.model.context();
     const StepChecks checks = step % setup_.check_every == 0 ? setup_.checks : StepChecks();
     const bool delayed = setup_.delay_after > 0 && step > setup_.delay_after;
-    StepInput input{step, setup_.learning_rate, tokens, flags, checks, delayed, setup_.looks_ahead};
+    const double rate = setup_.learning_rate_of ? setup_.learning_rate_of(step) : setup_.learning_rate;
+    StepInput input{step, rate, tokens, flags, checks, delayed, setup_.looks_ahead};
     if (setup_.leaves_of) {
       input.batch = {CeilDivide(setup_.leaves_of(step), setup_.world_size), setup_.leaves_of(step)};
       input.tokens = setup_.leaves_of(step) * sequences() * setup_.model.context();

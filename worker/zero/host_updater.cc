@@ -19,6 +19,10 @@ constexpr const char* kTilesRow = "parameter tiles";
 constexpr const char* kDecidedRow = "step control of the update";
 constexpr const char* kHeldRow = "gradients held back";
 
+// Vectors that a pass over matrices is of: their momentum, or the weights and the average of them.
+constexpr StateFile::Vectors kMomentum = StateFile::Vectors{1} << MuonMatrices::kMomentum;
+constexpr StateFile::Vectors kWeights = StateFile::kAllVectors & ~(kMomentum | kMomentum << 1);
+
 std::optional<StateFile> MakeFile(const UpdaterParts& parts) {
   if (parts.scratch == nullptr) return std::nullopt;
   return std::optional<StateFile>(std::in_place, parts.layout, *parts.scratch, parts.host_arena);
@@ -43,9 +47,9 @@ std::vector<memory::MemoryRow> HostUpdater::Rows(const ZeroLayout& layout) {
   }
   rows.push_back({Space::kHost, Category::kBuffers, kDecidedRow,
                   (layout.delays() ? 2 : 1) * static_cast<int64_t>(sizeof(device::StepControl))});
-  for (const std::vector<memory::MemoryRow>& more : {Speculation::Rows(layout), StateFile::Rows(layout)}) {
-    rows.insert(rows.end(), more.begin(), more.end());
-  }
+  std::vector<std::vector<memory::MemoryRow>> others = {Speculation::Rows(layout), StateFile::Rows(layout)};
+  if (layout.optimizer().whole_matrices) others.push_back(MuonMatrices::Rows(layout));
+  for (const std::vector<memory::MemoryRow>& more : others) rows.insert(rows.end(), more.begin(), more.end());
   return rows;
 }
 
@@ -78,6 +82,7 @@ HostUpdater::HostUpdater(const UpdaterParts& parts)
     if (made.ok()) *stream = *std::move(made);
   }
   if (parts_.layout.speculates()) speculation_.emplace(parts_.layout, host_, parts_.host_arena);
+  if (parts_.layout.optimizer().whole_matrices) matrices_.emplace(parts_, state_, host_, *host_stream_);
 }
 
 // What is still on its way uses memory of the arenas.
@@ -152,13 +157,30 @@ absl::Status HostUpdater::TakeGradient(int unit, device::Tensor gradient) {
 void HostUpdater::Speculate(const device::StepControl& before, const device::StepRule& rule) {
   ZF_CHECK(!updates_behind());
   speculation_->Begin(before, rule);
+  learning_rate_ = rule.learning_rate;
+}
+
+bool HostUpdater::MayGuess(int unit) const {
+  return !ExchangesUnit(unit) ||
+         parts_.layout.TrainedShardOffset(unit, /*split=*/true) >= parts_.layout.states_on_device();
 }
 
 absl::Status HostUpdater::UpdateAhead(int unit) {
+  if (!MayGuess(unit)) return absl::OkStatus();
   ZF_RETURN_IF_ERROR(down_->Synchronize());
+  const device::StepControl& guess = speculation_->guess();
+  const device::Tensor& gradients = steps_[filling_].gradients;
+  const bool exchanges = ExchangesUnit(unit);
   for (size_t t = first_tile_[unit]; t < first_tile_[unit + 1]; ++t) {
     ZF_RETURN_IF_ERROR(speculation_->Keep(*host_stream_, state_, state_tiles_[t].state_offset, state_tiles_[t].count));
-    ZF_RETURN_IF_ERROR(UpdateTile(speculation_->guess(), steps_[filling_].gradients, t, tiles_.front().memory));
+    ZF_RETURN_IF_ERROR(exchanges ? DirectTile(guess, gradients, t, MuonDirection::kOfStep)
+                                 : UpdateTile(guess, gradients, t, tiles_.front().memory));
+  }
+  ZF_RETURN_IF_ERROR(host_stream_->Synchronize());
+  if (!exchanges) return absl::OkStatus();
+  ZF_RETURN_IF_ERROR(matrices_->Exchange(unit));
+  for (size_t t = first_tile_[unit]; t < first_tile_[unit + 1]; ++t) {
+    ZF_RETURN_IF_ERROR(UpdateTile(guess, gradients, t, tiles_.front().memory));
   }
   return host_stream_->Synchronize();
 }
@@ -168,41 +190,47 @@ absl::Status HostUpdater::Update(const device::StepControl* control, device::Ten
   parts_.device.Copy(parts_.stream, steps_[filling_].decided, control, sizeof *control);
   if (!delayed) {
     ZF_CHECK(held_ == kNone);
-    StartUpdate(filling_, parameters, /*flushes=*/false);
-    UpdateOnDevice(parts_, state_, control, gradients, parameters);
+    StartUpdate({.step = filling_, .at_rest = gradients, .parameters = parameters});
+    if (!matrices_) UpdateOnDevice(parts_, state_, control, gradients, parameters);
     return absl::OkStatus();
   }
   const int before = std::exchange(held_, filling_);
   filling_ = 1 - filling_;
-  StartUpdate(before, parameters, /*flushes=*/false);
+  StartUpdate(
+      {.step = before, .at_rest = gradients, .parameters = parameters, .looks_ahead = parts_.layout.looks_ahead()});
   return absl::OkStatus();
 }
 
 absl::StatusOr<bool> HostUpdater::Flush(device::Tensor parameters) {
   if (held_ == kNone) return false;
-  StartUpdate(std::exchange(held_, kNone), parameters, /*flushes=*/true);
+  StartUpdate({.step = std::exchange(held_, kNone), .at_rest = {}, .parameters = parameters, .flushes = true});
   return true;
 }
 
 // Behind `decided` nothing reads the parameters until FinishUnit.
-void HostUpdater::StartUpdate(int step, device::Tensor parameters, bool flushes) {
-  jobs_.Post([this, step, parameters, flushes, decided = parts_.stream.Record()] {
-    parameters_ = parameters;
-    return ReadControl(step, *decided, flushes);
+void HostUpdater::StartUpdate(const Beginning& beginning) {
+  looks_ahead_ = beginning.looks_ahead;
+  const double learning_rate = beginning.step == kNone ? 0 : steps_[beginning.step].learning_rate;
+  jobs_.Post([this, beginning, learning_rate, decided = parts_.stream.Record()] {
+    return ReadControl(beginning, learning_rate, *decided);
   });
+  if (matrices_) return;
   for (int u = 0; u < parts_.layout.units(); ++u) Post(updated_[u], up_, [this, u] { return UpdateUnit(u); });
 }
 
-absl::Status HostUpdater::ReadControl(int step, const device::Event& decided, bool flushes) {
+absl::Status HostUpdater::ReadControl(const Beginning& beginning, double learning_rate, const device::Event& decided) {
   ZF_RETURN_IF_ERROR(Await(decided));
+  parameters_ = beginning.parameters;
+  at_rest_ = beginning.at_rest;
   control_ = {};  // an update of nothing
   is_ahead_ = false;
-  flushes_ = flushes;
-  if (step != kNone) {
-    gradients_ = steps_[step].gradients;
-    host_.Copy(*host_stream_, &control_, steps_[step].decided, sizeof control_);
+  flushes_ = beginning.flushes;
+  learning_rate_ = learning_rate;
+  if (beginning.step != kNone) {
+    gradients_ = steps_[beginning.step].gradients;
+    host_.Copy(*host_stream_, &control_, steps_[beginning.step].decided, sizeof control_);
     ZF_RETURN_IF_ERROR(host_stream_->Synchronize());
-    if (flushes) control_.factors.looks_ahead = 0;
+    if (beginning.flushes) control_.factors.looks_ahead = 0;
   }
   ZF_RETURN_IF_ERROR(Await(*down_->Record()));
   if (!speculation_ || !speculation_->guessing()) return absl::OkStatus();
@@ -210,7 +238,77 @@ absl::Status HostUpdater::ReadControl(int step, const device::Event& decided, bo
   return host_stream_->Synchronize();
 }
 
+// A momentum's direction, exchanged; and where the parameters are to be ahead of the weights those next, and once more.
+absl::Status HostUpdater::PrepareMatrices(int unit) {
+  ZF_RETURN_IF_ERROR(DirectAndExchange(unit, MuonDirection::kOfStep));
+  if (!looks_ahead_) return absl::OkStatus();
+  ZF_RETURN_IF_ERROR(jobs_.Await(jobs_.Post([this, unit] {
+    if (control_.apply == 0) return absl::OkStatus();
+    ZF_CHECK(control_.factors.looks_ahead != 0);
+    for (size_t t = first_tile_[unit]; t < first_tile_[unit + 1]; ++t) ZF_RETURN_IF_ERROR(MoveTile(t));
+    return host_stream_->Synchronize();
+  })));
+  return DirectAndExchange(unit, MuonDirection::kAhead);
+}
+
+absl::Status HostUpdater::DirectAndExchange(int unit, MuonDirection direction) {
+  ZF_RETURN_IF_ERROR(jobs_.Await(jobs_.Post([this, unit, direction] {
+    if (control_.apply == 0 || IsAhead(unit)) return absl::OkStatus();
+    if (parts_.layout.StaysOnDevice(unit) > 0) matrices_->Direct(StayingPiece(unit), direction);
+    for (size_t t = first_tile_[unit]; t < first_tile_[unit + 1]; ++t) {
+      ZF_RETURN_IF_ERROR(DirectTile(control_, gradients_, t, direction));
+    }
+    return host_stream_->Synchronize();
+  })));
+  return IsAhead(unit) ? absl::OkStatus() : matrices_->Exchange(unit);
+}
+
+absl::Status HostUpdater::DirectTile(const device::StepControl& control, const device::Tensor& gradients, size_t tile,
+                                     MuonDirection direction) {
+  const StateTile& place = state_tiles_[tile];
+  const bool moves = direction == MuonDirection::kOfStep;
+  if (moves) state_.gate().Await(place.state_offset, place.count);
+  return WithStates(tile, kMomentum, moves, [&](const optim::StateTensors& states) {
+    matrices_->Direct(PieceOf(control, gradients, tile, states), direction);
+  });
+}
+
+absl::Status HostUpdater::MoveTile(size_t tile) {
+  return WithStates(tile, kWeights, /*changes=*/true, [&](const optim::StateTensors& states) {
+    matrices_->MoveWeights(PieceOf(control_, gradients_, tile, states));
+  });
+}
+
+MuonPiece HostUpdater::PieceOf(const device::StepControl& control, const device::Tensor& gradients, size_t tile,
+                               const optim::StateTensors& states) const {
+  const StateTile& place = state_tiles_[tile];
+  return {.unit = place.unit,
+          .begin = place.begin,
+          .count = place.count,
+          .control = control,
+          .learning_rate = learning_rate_,
+          .gradient = GradientAt(gradients, place.state_offset),
+          .states = states};
+}
+
+MuonPiece HostUpdater::StayingPiece(int unit) const {
+  ZF_CHECK(parts_.device.host_addressable());
+  const ZeroLayout::Piece place = parts_.layout.Updated(unit);
+  const int64_t count = parts_.layout.StaysOnDevice(unit);
+  state_.gate().Await(place.state_offset, count);
+  return {.unit = unit,
+          .begin = 0,
+          .count = count,
+          .control = control_,
+          .learning_rate = learning_rate_,
+          .gradient = at_rest_.Offset(place.gradient_offset),
+          .states = state_.At(place.state_offset),
+          .parameter = parameters_.Offset(place.parameter_offset)};
+}
+
 absl::Status HostUpdater::FinishUnit(int unit) {
+  if (ExchangesUnit(unit)) ZF_RETURN_IF_ERROR(PrepareMatrices(unit));
+  if (matrices_) Post(updated_[unit], up_, [this, unit] { return UpdateUnit(unit); });
   ZF_RETURN_IF_ERROR(jobs_.Await(updated_[unit].number));
   parts_.stream.Wait(*updated_[unit].done);
   return absl::OkStatus();
@@ -250,18 +348,21 @@ absl::Status HostUpdater::SendUnit(int unit, device::Tensor parameters, const Ma
 absl::Status HostUpdater::UpdateUnit(int unit) {
   // The parameters may be ahead of the weights, though this step updates nothing.
   if (control_.apply == 0) return flushes_ ? SendMaster(unit, parameters_) : absl::OkStatus();
-  if (is_ahead_) return SendMaster(unit, parameters_);
+  if (matrices_ && parts_.layout.StaysOnDevice(unit) > 0) matrices_->Update(StayingPiece(unit));
+  if (IsAhead(unit)) return SendMaster(unit, parameters_);
   return SendUnit(unit, parameters_,
                   [&](size_t tile, device::Tensor to) { return UpdateTile(control_, gradients_, tile, to); });
 }
 
-absl::Status HostUpdater::WithStates(size_t tile, bool changes,
+// A pass over a unit's tiles ends with it where there is more than one pass.
+absl::Status HostUpdater::WithStates(size_t tile, StateFile::Vectors vectors, bool changes,
                                      const std::function<void(const optim::StateTensors&)>& use) {
   if (!file_) {
     use(state_.At(state_tiles_[tile].state_offset));
     return absl::OkStatus();
   }
-  ZF_ASSIGN_OR_RETURN(const optim::StateTensors states, file_->Open(tile));
+  const bool reads_on = !matrices_ || tile + 1 < first_tile_[state_tiles_[tile].unit + 1];
+  ZF_ASSIGN_OR_RETURN(const optim::StateTensors states, file_->Open(tile, vectors, reads_on));
   use(states);
   ZF_RETURN_IF_ERROR(host_stream_->Synchronize());
   file_->Close(tile, changes);
@@ -271,9 +372,15 @@ absl::Status HostUpdater::WithStates(size_t tile, bool changes,
 absl::Status HostUpdater::UpdateTile(const device::StepControl& control, const device::Tensor& gradients, size_t tile,
                                      device::Tensor to) {
   const StateTile& place = state_tiles_[tile];
-  const std::vector<device::DecaySegment> segments = state_.Segments(place.unit, place.begin, place.count);
   state_.gate().Await(place.state_offset, place.count);
-  return WithStates(tile, /*changes=*/true, [&](const optim::StateTensors& states) {
+  return WithStates(tile, StateFile::kAllVectors, /*changes=*/true, [&](const optim::StateTensors& states) {
+    if (matrices_) {
+      MuonPiece piece = PieceOf(control, gradients, tile, states);
+      piece.parameter = to;
+      control.factors.looks_ahead != 0 ? matrices_->UpdateAhead(piece) : matrices_->Update(piece);
+      return;
+    }
+    const std::vector<device::DecaySegment> segments = state_.Segments(place.unit, place.begin, place.count);
     parts_.layout.optimizer().Apply(host_.ops(), *host_stream_,
                                     {.segments = segments,
                                      .control = &control,
@@ -285,7 +392,7 @@ absl::Status HostUpdater::UpdateTile(const device::StepControl& control, const d
 
 absl::Status HostUpdater::SendMaster(int unit, device::Tensor parameters, size_t vector) {
   return SendUnit(unit, parameters, [&](size_t tile, device::Tensor to) {
-    return WithStates(tile, /*changes=*/false, [&](const optim::StateTensors& states) {
+    return WithStates(tile, StateFile::kAllVectors, /*changes=*/false, [&](const optim::StateTensors& states) {
       host_.ops().Convert(*host_stream_, state_tiles_[tile].count, states[vector], to);
     });
   });

@@ -11,6 +11,11 @@
 // A step may be updated before it is decided (speculation.h): each unit as soon as its gradient is there. The device
 // gets the parameters afterwards, so that it sees none that have to be taken back.
 //
+// An optimizer of whole matrices (muon_matrices.h) has the ranks exchange a unit between two passes over its tiles. Its
+// jobs are posted by FinishUnit, which every rank calls for the units in their order, and the exchange is made there:
+// on a thread, jobs would exchange at their own speed, between other collectives on one rank than on another. States
+// that stay on the device are then updated by the host, with the rest of their unit.
+//
 // All of this is jobs in one queue, on two streams of its own. Where the device is not the host's own memory, the queue
 // has a thread, beside the backward pass and the next forward pass. Otherwise jobs run in the calls that wait for them.
 #ifndef ZEROFLEET_WORKER_ZERO_HOST_UPDATER_H_
@@ -28,6 +33,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "worker/zero/job_queue.h"
+#include "worker/zero/muon_matrices.h"
 #include "worker/zero/speculation.h"
 #include "worker/zero/state_file.h"
 #include "worker/zero/state_tiles.h"
@@ -43,6 +49,7 @@ class HostUpdater : public Updater {
   ~HostUpdater() override;
 
   TrainingState& state() override { return state_; }
+  void SetLearningRate(double learning_rate) override { steps_[filling_].learning_rate = learning_rate; }
   absl::Status Initialize(uint64_t seed) override;
   void Speculate(const device::StepControl& before, const device::StepRule& rule) override;
   void ExpectGradient(int unit, device::Tensor gradient, const collective::Communicator::Pending& reduced) override;
@@ -65,11 +72,19 @@ class HostUpdater : public Updater {
   static constexpr int kTiles = 2;
   static bool NeedsTiles(const ZeroLayout& layout) { return !layout.parameters_on_host() || layout.speculates(); }
 
-  // A step's gradients, of the states on the host and in their order, and its control. Two where steps are delayed: one
-  // held back while the other fills.
+  // A step's gradients, of the states on the host and in their order, its control and learning rate. Two where steps
+  // are delayed: one held back while the other fills.
   struct Step {
     device::Tensor gradients;
     device::StepControl* decided = nullptr;  // host memory that the device copies it to
+    double learning_rate = 0;
+  };
+  // How an update begins.
+  struct Beginning {
+    int step;                            // of steps_, or kNone
+    device::Tensor at_rest, parameters;  // on the device
+    bool flushes = false;                // no step is held behind it, and the parameters become the weights themselves
+    bool looks_ahead = false;
   };
   static constexpr int kNone = -1;  // as the number of a Step
 
@@ -80,11 +95,14 @@ class HostUpdater : public Updater {
   absl::Status CopyDown(int step, int unit, device::Tensor gradient);
   // Its parameters as the master weights say.
   absl::Status SendMaster(int unit, device::Tensor parameters, size_t vector = 0);
+  // Whether a unit may be updated before its step is decided: not where the ranks exchange matrices of it of which some
+  // states stay on the device, and only the host's can be put back.
+  bool MayGuess(int unit) const;
   // Updates the unit's states as guessed, not its parameters.
   absl::Status UpdateAhead(int unit);
-  // `flushes`: no step is held behind it, and the parameters become the weights themselves.
-  void StartUpdate(int step, device::Tensor parameters, bool flushes);
-  absl::Status ReadControl(int step, const device::Event& decided, bool flushes);
+  bool IsAhead(int unit) const { return is_ahead_ && MayGuess(unit); }
+  void StartUpdate(const Beginning& beginning);
+  absl::Status ReadControl(const Beginning& beginning, double learning_rate, const device::Event& decided);
   // Makes the parameters of tile after tile of a unit with `make(tile, to)`, and sends each to its place in
   // `parameters`; where those rest on the host, or the host reaches them, it is made there.
   using Make = std::function<absl::Status(size_t tile, device::Tensor to)>;
@@ -93,8 +111,24 @@ class HostUpdater : public Updater {
   // Updates the tile's states, and makes its parameters.
   absl::Status UpdateTile(const device::StepControl& control, const device::Tensor& gradients, size_t tile,
                           device::Tensor to);
-  // Calls `use` with the tile's states, in memory until it returns and what it has enqueued is done.
-  absl::Status WithStates(size_t tile, bool changes, const std::function<void(const optim::StateTensors&)>& use);
+
+  // With an optimizer of whole matrices: what comes before UpdateUnit, in the calls of FinishUnit.
+  bool ExchangesUnit(int unit) const { return matrices_ && matrices_->InUnit(unit); }
+  absl::Status PrepareMatrices(int unit);
+  absl::Status DirectAndExchange(int unit, MuonDirection direction);
+  // A tile's share of a pass over its unit's matrices.
+  absl::Status DirectTile(const device::StepControl& control, const device::Tensor& gradients, size_t tile,
+                          MuonDirection direction);
+  absl::Status MoveTile(size_t tile);
+  MuonPiece PieceOf(const device::StepControl& control, const device::Tensor& gradients, size_t tile,
+                    const optim::StateTensors& states) const;
+  // What stays on the device of a unit, once no save reads it any more.
+  MuonPiece StayingPiece(int unit) const;
+
+  // Calls `use` with the tile's states, in memory until it returns and what it has enqueued is done: those of
+  // `vectors`.
+  absl::Status WithStates(size_t tile, StateFile::Vectors vectors, bool changes,
+                          const std::function<void(const optim::StateTensors&)>& use);
   // Runs in a job: waits, or is Cancelled when the updater is about to be destroyed.
   absl::Status Await(const device::Event& event) const;
   void Count(LinkTraffic::Direction LinkTraffic::*direction, int64_t bytes);
@@ -112,6 +146,7 @@ class HostUpdater : public Updater {
   std::vector<size_t> first_tile_;  // by unit, and the number of all
   std::optional<StateFile> file_;
   TrainingState state_;
+  std::optional<MuonMatrices> matrices_;
   std::vector<Step> steps_;
   int filling_ = 0, held_ = kNone;  // of steps_
   std::array<Tile, kTiles> tiles_;
@@ -122,8 +157,10 @@ class HostUpdater : public Updater {
   device::StepControl control_;
   bool is_ahead_ = false;  // its states have been updated, by what turned out to be this control
   bool flushes_ = false;
+  double learning_rate_ = 0;
   device::Tensor gradients_;
-  device::Tensor parameters_;  // on the device
+  device::Tensor at_rest_, parameters_;  // on the device
+  bool looks_ahead_ = false;             // of whoever calls FinishUnit
 
   std::vector<bool> expected_;  // by unit: whether its gradient has been expected in this step
   std::atomic<bool> stopping_ = false;

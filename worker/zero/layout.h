@@ -113,6 +113,7 @@ class ZeroLayout {
   bool speculates() const { return offloads() && options_.placement.timing == StatePlacement::Timing::kSpeculative; }
   // Whether a step may be updated by the one after it.
   bool delays() const { return options_.placement.timing == StatePlacement::Timing::kDelayed; }
+  bool looks_ahead() const { return delays() && options_.placement.looks_ahead; }
   // Where the states are: the elements of a state vector before this one are on the device, the others on the host.
   // Those of the units that a forward pass needs first stay: their gradients are the last to be reduced.
   int64_t states_on_device() const { return states_on_device_; }

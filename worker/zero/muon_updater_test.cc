@@ -158,12 +158,18 @@ TEST(MuonInParts, MovesMatricesAsAWholeModelDoes) {
   }
 }
 
-TEST(MuonInParts, KeepsItsBitsInEveryStage) {
+TEST(MuonInParts, KeepsItsBitsInEveryStageAndWithOffload) {
   for (const device::DType dtype : {device::DType::kF32, device::DType::kBF16}) {
     FleetSetup setup = MuonInParts(0, 2, 2, dtype);
     const FleetResult plain = TrainFleet(setup);
     for (setup.stage = 1; setup.stage <= 3; ++setup.stage) {
       EXPECT_EQ(TrainFleet(setup).states, plain.states) << setup.stage;
+      FleetSetup offloaded = setup;
+      offloaded.placement = kStatesOnHost;
+      EXPECT_EQ(TrainFleet(offloaded).states, plain.states) << setup.stage << " on the host";
+      offloaded.placement.fraction = 0.5;
+      offloaded.states_dir = testing::TempDir();
+      EXPECT_EQ(TrainFleet(offloaded).states, plain.states) << setup.stage << " in a file";
     }
   }
 }
@@ -177,10 +183,14 @@ TEST(MuonInParts, KeepsItsBitsWithAnyNumberOfRanks) {
   }
 }
 
-// One all-gather more in each of the two groups for each block.
+// One all-gather more in each of the two groups for each block, late ones that look ahead two.
 TEST(MuonInParts, PostsItsSchedule) {
-  for (const bool looks_ahead : {false}) {
+  for (const bool looks_ahead : {false, true}) {
     FleetSetup setup = MuonInParts(3, 2, 2, device::DType::kBF16);
+    if (looks_ahead) {
+      setup.placement = kStatesOnHost;
+      setup.looks_ahead = true;
+    }
     const auto schedule_of = [&](const TestRank& rank) {
       return *StepSchedule({setup.model,
                             TestOptimizer(setup.optimizer),

@@ -70,7 +70,12 @@ absl::StatusOr<std::vector<ScheduledCollective>> StepSchedule(const PlannedStep&
   EngineParts parts{step.spec, layout, *dry_model, device, *stream, *device_arena, *host_arena, communicator};
   parts.tensor = tensor.get();
   ZeroEngine engine(parts, step.optimizer);
-  const StepInput input = {.step = 1, .learning_rate = 0, .tokens = 1, .checks = step.checks};
+  const StepInput input = {.step = 1,
+                           .learning_rate = 0,
+                           .tokens = 1,
+                           .checks = step.checks,
+                           .delayed = layout.delays(),
+                           .looks_ahead = layout.looks_ahead()};
   ZF_RETURN_IF_ERROR(engine.Launch(input, [&](int, int64_t) { return batch; }));
   ZF_RETURN_IF_ERROR(engine.Finish());
   std::vector<ScheduledCollective> schedule = communicator.TakePosted();

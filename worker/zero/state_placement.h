@@ -18,6 +18,7 @@ struct StatePlacement {
   Residence residence = Residence::kDevice;
   double fraction = 1;  // of the states, 0 to 1, that leave the device
   Timing timing = Timing::kInStep;
+  bool looks_ahead = false;         // late updates leave the parameters ahead of the weights (device::UpdateFactors)
   bool parameters_on_host = false;  // where they rest
 
   bool leaves_device() const { return residence != Residence::kDevice; }
