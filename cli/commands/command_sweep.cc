@@ -1,4 +1,5 @@
 // `zerofleet sweep`: the runs of a grid, one after another, and a table of what came of them.
+#include <algorithm>
 #include <memory>
 #include <ostream>
 #include <string>
@@ -13,6 +14,7 @@
 #include "cli/commands/flag_checks.h"
 #include "cli/commands/sweep.h"
 #include "cli/config/config.h"
+#include "cli/launcher/await_child.h"
 #include "cli/launcher/child_process.h"
 #include "cli/launcher/preflight.h"
 #include "cli/launcher/stop_signals.h"
@@ -24,8 +26,6 @@ struct SweepFlags {
   std::string config, dir = "sweep";
   std::vector<std::string> grids, sets;
 };
-
-constexpr double kPollSeconds = 1;
 
 std::string ReportOf(const SweepFlags& flags, const SweepRun& run) {
   return JoinPath(flags.dir, absl::StrCat(run.name, ".jsonl"));
@@ -57,9 +57,9 @@ absl::StatusOr<std::vector<int64_t>> CheckAll(const SweepFlags& flags, const std
   return steps;
 }
 
-// The exit code of a run; a signal that has come goes to it.
-absl::StatusOr<int> RunOne(const SweepFlags& flags, const SweepRun& run, const ProcessCommand& command,
-                           StopSignals& signals) {
+// A signal that comes meanwhile goes to the run.
+absl::StatusOr<ChildEnd> RunOne(const SweepFlags& flags, const SweepRun& run, const ProcessCommand& command,
+                                const StopSignals& signals) {
   std::vector<std::string> arguments = {"train", flags.config, "--report", ReportOf(flags, run)};
   for (const std::string& setting : SettingsOf(flags, run)) {
     arguments.emplace_back("--set");
@@ -67,15 +67,7 @@ absl::StatusOr<int> RunOne(const SweepFlags& flags, const SweepRun& run, const P
   }
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<ChildProcess> child,
                       ChildProcess::Start(run.name, arguments, "", /*file=*/nullptr, command));
-  bool told = false;
-  while (!child->HasEnded()) {
-    signals.Wait(kPollSeconds);
-    if (told || signals.First() == 0) continue;
-    child->Stop(signals.First());
-    told = true;
-  }
-  if (child->signal() != 0) return 128 + child->signal();
-  return child->exit_code();
+  return AwaitChild(*child, signals);
 }
 
 absl::StatusOr<int> RunSweep(const SweepFlags& flags, const Output& output) {
@@ -94,20 +86,28 @@ absl::StatusOr<int> RunSweep(const SweepFlags& flags, const Output& output) {
   ZF_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, checked);
   ZF_RETURN_IF_ERROR(CreateDirectories(flags.dir));
   std::vector<SweepOutcome> outcomes(runs.size());
-  int worst = 0;
+  int worst = 0, stop_signal = 0;
   for (size_t i = 0; i < runs.size(); ++i) {
     outcomes[i] = OutcomeOf(ReportOf(flags, runs[i]), steps[i]);
-    if (outcomes[i].ended || signals.First() != 0) continue;
+    if (stop_signal == 0) stop_signal = signals.First();
+    if (outcomes[i].ended || stop_signal != 0) continue;
     output.err << "sweep: run " << i + 1 << " of " << runs.size() << ": " << absl::StrJoin(runs[i].settings, " ")
                << std::endl;
-    ZF_ASSIGN_OR_RETURN(const int exit_code, RunOne(flags, runs[i], output.command(), signals));
+    ZF_ASSIGN_OR_RETURN(const ChildEnd end, RunOne(flags, runs[i], output.command(), signals));
+    stop_signal = end.stop_signal;
     outcomes[i] = OutcomeOf(ReportOf(flags, runs[i]), steps[i]);
     // A run that diverges or is refused is a result, too.
-    if (exit_code != 0) output.err << "sweep: " << runs[i].name << " ended with exit code " << exit_code << std::endl;
-    if (worst == 0) worst = exit_code;
+    if (end.exit_code != 0) {
+      output.err << "sweep: " << runs[i].name << " ended with exit code " << end.exit_code << std::endl;
+    }
+    if (worst == 0) worst = end.exit_code;
   }
   output.out << SweepTable(axes, runs, outcomes, output.out_terminal);
-  return worst;
+  const bool all_ended =
+      std::all_of(outcomes.begin(), outcomes.end(), [](const SweepOutcome& one) { return one.ended; });
+  if (stop_signal == 0 || all_ended) return worst;
+  output.err << "sweep: stopped by " << SignalName(stop_signal) << "; the same command goes on from here" << std::endl;
+  return StopExitCode(stop_signal);
 }
 
 }  // namespace
