@@ -195,6 +195,7 @@ absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags, const Output& 
     ZF_ASSIGN_OR_RETURN(report, ReportWriter::Open(flags.report));
   }
   std::unique_ptr<services::MetricsExporter> exporter;
+    if (!report->note().empty()) logger.Warning(report->note());
   if (flags.metrics_port != 0) {
     services::MetricsExporterOptions exporter_options;
     exporter_options.host = flags.metrics_listen;

@@ -1,5 +1,4 @@
 // `zerofleet report`: runs that have written a report, in the terminal or as a page.
-#include <filesystem>
 #include <memory>
 #include <ostream>
 #include <string>
@@ -28,11 +27,15 @@ absl::Status AtPage(const absl::Status& status) {
   return status.ok() ? status : absl::Status(status.code(), absl::StrCat("--html: ", status.message()));
 }
 
-// Each run has a directory of its own, by the name of its file.
+// Each run has a directory of its own.
 absl::StatusOr<int> WriteTensorBoard(const std::vector<RunFile>& runs, const std::string& directory,
                                      const Output& output) {
-  for (const RunFile& run : runs) {
-    const std::string to = JoinPath(directory, std::filesystem::path(run.name).stem().string());
+  std::vector<std::string> reports;
+  for (const RunFile& run : runs) reports.push_back(run.name);
+  ZF_ASSIGN_OR_RETURN(const std::vector<std::string> names, RunDirectories(reports));
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const RunFile& run = runs[i];
+    const std::string to = JoinPath(directory, names[i]);
     ZF_ASSIGN_OR_RETURN(const std::unique_ptr<TensorBoardWriter> writer,
                         TensorBoardWriter::Open(to, run.steps.begin()->second.unix_seconds));
     writer->Write(run);

@@ -202,6 +202,7 @@ absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, Sto
     signals.EndAtOnce();
   };
   Progress progress(output.err, Clock::Real(), output.err_terminal);
+  if (report != nullptr && !report->note().empty()) progress.Note(report->note());
   progress.Note(absl::StrCat("coordinator at ", fleet->address()));
   RunRecord record;
   const auto note_trace = [&](const std::string& line) {

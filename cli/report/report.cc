@@ -3,16 +3,23 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <span>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "base/file.h"
+#include "base/status.h"
 #include "nlohmann/json.hpp"
 #include "proto/json.h"
+#include "proto/json_parse.h"
 #include "worker/memory/arena.h"
 
 namespace zerofleet::cli {
@@ -56,7 +63,26 @@ EventJson RankJson(const v1::RankReport& rank) {
 EventJson EndJson(const v1::EndEvent& end) {
   EventJson ranks = EventJson::array();
   for (const v1::RankReport& rank : end.ranks()) ranks.push_back(RankJson(rank));
-  return {{"step", end.step()}, {"seconds", end.seconds()}, {"tokens", end.tokens()}, {"ranks", std::move(ranks)}};
+  return {{"step", end.step()},
+          {"seconds", end.seconds()},
+          {"tokens", end.tokens()},
+          {"stopped", end.stopped()},
+          {"ranks", std::move(ranks)}};
+}
+
+// What comes after the last newline of a file of so many bytes; the end of it where that is longer than any line.
+absl::StatusOr<std::string> LastPart(const std::string& path, int64_t file_bytes) {
+  constexpr int64_t kPieceBytes = 64 << 10, kMostBytes = 32 << 20;
+  std::string part;
+  while (file_bytes > 0 && static_cast<int64_t>(part.size()) < kMostBytes) {
+    std::string piece(static_cast<size_t>(std::min(kPieceBytes, file_bytes)), '\0');
+    file_bytes -= static_cast<int64_t>(piece.size());
+    ZF_RETURN_IF_ERROR(ReadAt(path, file_bytes, std::as_writable_bytes(std::span(piece))));
+    const size_t newline = piece.rfind('\n');
+    if (newline != piece.npos) return piece.substr(newline + 1) + part;
+    part.insert(0, piece);
+  }
+  return part;
 }
 
 }  // namespace
@@ -97,7 +123,31 @@ absl::StatusOr<std::unique_ptr<ReportWriter>> ReportWriter::Open(const std::stri
     return absl::InvalidArgumentError(
         absl::StrCat("--report: ", path, " cannot be opened for writing: ", std::strerror(errno)));
   }
-  return std::unique_ptr<ReportWriter>(new ReportWriter(path, descriptor));
+  std::unique_ptr<ReportWriter> writer(new ReportWriter(path, descriptor));
+  ZF_RETURN_IF_ERROR(writer->MendEnd());
+  return writer;
+}
+
+absl::Status ReportWriter::MendEnd() {
+  struct stat info = {};
+  if (fstat(descriptor_, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size == 0) return absl::OkStatus();
+  ZF_ASSIGN_OR_RETURN(const std::string tail, LastPart(path_, info.st_size));
+  if (tail.empty()) return absl::OkStatus();
+  constexpr std::string_view kBegin = R"({"event":)";
+  if (!std::string_view(tail).starts_with(kBegin) && !kBegin.starts_with(tail)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--report: ", path_, " ends in what is no line of a report; name another file"));
+  }
+  if (ParseJson(tail).ok()) {  // whole but for its newline
+    waiting_ = "\n";
+    return absl::OkStatus();
+  }
+  if (ftruncate(descriptor_, info.st_size - static_cast<off_t>(tail.size())) != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--report: ", path_, " ends in part of a line, which cannot be cut off: ", std::strerror(errno)));
+  }
+  note_ = absl::StrCat("report ", path_, ": its last line was cut short and has been removed");
+  return absl::OkStatus();
 }
 
 ReportWriter::~ReportWriter() { close(descriptor_); }

@@ -15,14 +15,15 @@ namespace zerofleet::cli {
 // in the report (a failure, a notice).
 std::string ReportLine(const v1::Event& event);
 
-// Appends to a report file; what other runs wrote to it is kept.
+// Appends to a report file; what other runs wrote to it is kept, but for a last line that a full disk or a crash cut
+// short.
 class ReportWriter {
  public:
   // Bytes that are kept for a pipe whose reader is slow; with more, the report is abandoned, not the run.
   static constexpr size_t kMostWaiting = 16 << 20;
 
-  // InvalidArgument, naming the path, if it cannot be opened for appending, or if it is a FIFO that nothing reads.
-  // Never waits.
+  // InvalidArgument, naming the path, if it cannot be opened for appending, if it is a FIFO that nothing reads, or if
+  // it ends in part of a line that is none of a report. Never waits.
   static absl::StatusOr<std::unique_ptr<ReportWriter>> Open(const std::string& path);
   ~ReportWriter();
   ReportWriter(const ReportWriter&) = delete;
@@ -35,6 +36,9 @@ class ReportWriter {
   // Waits for a pipe's reader to take what is kept, up to `seconds`; its last chance.
   const absl::Status& Finish(double seconds);
 
+  // What Open has cut off, in one line; empty if nothing.
+  const std::string& note() const { return note_; }
+
   // ResourceExhausted, naming the path, if a line could not be written.
   const absl::Status& status() const { return status_; }
 
@@ -43,11 +47,14 @@ class ReportWriter {
   void Flush();
   void Fail(const std::string& why);
 
+  // Ends a regular file with a whole line.
+  absl::Status MendEnd();
+
   ReportWriter(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
 
   const std::string path_;
   const int descriptor_;
-  std::string waiting_;
+  std::string waiting_, note_;
   absl::Status status_;
 };
 

@@ -7,6 +7,7 @@
 
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
@@ -112,8 +113,8 @@ TEST(Report, EndHoldsEachRanksMemoryAndCollectives) {
   EXPECT_EQ(
       ReportLine(event),
       absl::StrCat(R"({"event":"end",)", kNoTime) +
-          R"("step":10,"seconds":1.5,"tokens":640,"ranks":[{"rank":0,"memory":{"device":{"parameters":)" + none +
-          R"(,"gradients":)" + none + R"(,"optimizer":{"current":12,"peak":13},"activations":)" + none +
+          R"("step":10,"seconds":1.5,"tokens":640,"stopped":true,"ranks":[{"rank":0,"memory":{"device":{"parameters":)" +
+          none + R"(,"gradients":)" + none + R"(,"optimizer":{"current":12,"peak":13},"activations":)" + none +
           R"(,"gathered":)" + none + R"(,"buffers":)" + none + R"(,"ema":)" + none + R"(},"host":{"parameters":)" +
           none + R"(,"gradients":)" + none + R"(,"optimizer":)" + none + R"(,"activations":)" + none +
           R"(,"gathered":)" + none + R"(,"buffers":)" + none + R"(,"ema":)" + none +
@@ -140,6 +141,30 @@ TEST(Report, AppendsToWhatIsThere) {
     EXPECT_TRUE((*writer)->status().ok());
   }
   EXPECT_EQ(ReadSmallFile(path, 1 << 16).value(), ReportLine(StepEvent()) + "\n" + ReportLine(StepEvent()) + "\n");
+  unlink(path.c_str());
+}
+
+TEST(Report, ATornLastLineIsRemovedBeforeTheNext) {
+  const std::string path = testing::TempDir() + "/report_test_torn_" + std::to_string(getpid()) + ".jsonl";
+  const std::string line = ReportLine(StepEvent());
+  const auto after = [&](const std::string& before) {
+    EXPECT_TRUE(WriteFileAtomically(path, before).ok());
+    const auto writer = ReportWriter::Open(path).value();
+    writer->Write(StepEvent());
+    return std::pair<std::string, std::string>(ReadSmallFile(path, 1 << 20).value(), writer->note());
+  };
+  const std::string note = "report " + path + ": its last line was cut short and has been removed";
+  const std::string whole = line + "\n";
+  for (const std::string& torn :
+       {std::string("{"), line.substr(0, 40), line.substr(0, 20) + std::string(200000, 'x')}) {
+    EXPECT_EQ(after(whole + torn), std::make_pair(whole + whole, note));
+    EXPECT_EQ(after(torn), std::make_pair(whole, note));
+  }
+  EXPECT_EQ(after(whole + line), std::make_pair(whole + whole + whole, std::string()));  // whole but for its newline
+  EXPECT_TRUE(WriteFileAtomically(path, "my notes").ok());
+  EXPECT_EQ(ReportWriter::Open(path).status().message(),
+            "--report: " + path + " ends in what is no line of a report; name another file");
+  EXPECT_EQ(ReadSmallFile(path, 1 << 20).value(), "my notes");
   unlink(path.c_str());
 }
 

@@ -59,12 +59,13 @@ class HistoryReader {
     if (!line.is_object()) return absl::DataLossError("no JSON object");
     std::string event;
     ZF_RETURN_IF_ERROR(GetText(line, "event", &event));
+    if (event == "start") ZF_RETURN_IF_ERROR(BeginRun(line));
     ZF_RETURN_IF_ERROR(SetTime(line));
-    if (event == "start") {
-      run_.start = line;
-      ++run_.starts;
-      return absl::OkStatus();
-    }
+    int64_t generation = 0;
+    ZF_RETURN_IF_ERROR(GetWhole(line, "generation", &generation));
+    const bool told_again = generation > 0 && generation <= generation_;
+    generation_ = std::max(generation, generation_);
+    if (event == "start") return AddStart(line, told_again);
     if (event == "end") {
       run_.end = line;
       return absl::OkStatus();
@@ -78,6 +79,40 @@ class HistoryReader {
   }
 
  private:
+  // The last run of the file is the one that is told; those before it are only counted.
+  absl::Status BeginRun(const Json& line) {
+    std::string run_id;
+    ZF_RETURN_IF_ERROR(GetText(line, "run_id", &run_id));
+    if (run_id.empty()) return absl::OkStatus();  // an old report's
+    const bool another = !run_id_.empty() && run_id != run_id_;
+    run_id_ = run_id;
+    if (!another) return absl::OkStatus();
+    RunFile fresh;
+    fresh.name = std::move(run_.name);
+    fresh.runs_before = run_.runs_before + 1;
+    run_ = std::move(fresh);
+    first_.reset();
+    generation_ = 0;
+    return absl::OkStatus();
+  }
+
+  // What comes after the step that it goes on from is done again, unless a coordinator that was started again tells of
+  // a generation that trains on.
+  absl::Status AddStart(const Json& line, bool told_again) {
+    int64_t resumed_from = 0;
+    if (line.contains("resumed_from") && !line["resumed_from"].is_null()) {
+      ZF_RETURN_IF_ERROR(GetWhole(line, "resumed_from", &resumed_from));
+    }
+    if (!told_again) {
+      run_.steps.erase(run_.steps.upper_bound(resumed_from), run_.steps.end());
+      std::erase_if(run_.evaluations, [&](const ReportedEvaluation& one) { return one.step > resumed_from; });
+    }
+    run_.start = line;
+    run_.end = nullptr;
+    ++run_.starts;
+    return absl::OkStatus();
+  }
+
   absl::Status SetTime(const Json& line) {
     std::string text;
     ZF_RETURN_IF_ERROR(GetText(line, "time", &text));
@@ -148,6 +183,8 @@ class HistoryReader {
   }
 
   RunFile& run_;
+  std::string run_id_;
+  int64_t generation_ = 0;  // the newest that was told of
   std::optional<absl::Time> first_;
   double now_ = 0, unix_seconds_ = 0;
 };
@@ -187,7 +224,9 @@ double RunFile::Mfu() const {
   return OverSteps(*this, [](const ReportedStep& step) { return step.mfu * step.seconds; });
 }
 
-absl::StatusOr<RunFile> ParseRunFile(std::string name, std::string_view text) {
+namespace {
+
+absl::StatusOr<RunFile> ParseBegunRun(std::string name, std::string_view text) {
   RunFile run;
   run.name = std::move(name);
   HistoryReader reader(run);
@@ -208,13 +247,25 @@ absl::StatusOr<RunFile> ParseRunFile(std::string name, std::string_view text) {
     }
     if (!added.ok()) return Annotate(added, absl::StrCat(run.name, ": line ", number));
   }
-  if (run.steps.empty()) return absl::DataLossError(absl::StrCat(run.name, ": holds no step of a run"));
   return run;
 }
 
-absl::StatusOr<RunFile> ReadRunFile(const std::string& path) {
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<MappedFile> file, MappedFile::Open(path));
-  return ParseRunFile(path, {reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()});
+absl::StatusOr<RunFile> WithSteps(absl::StatusOr<RunFile> run) {
+  if (!run.ok() || !run->steps.empty()) return run;
+  return absl::DataLossError(absl::StrCat(run->name, ": holds no step of a run"));
 }
+
+}  // namespace
+
+absl::StatusOr<RunFile> ParseRunFile(std::string name, std::string_view text) {
+  return WithSteps(ParseBegunRun(std::move(name), text));
+}
+
+absl::StatusOr<RunFile> ReadBegunRun(const std::string& path) {
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<MappedFile> file, MappedFile::Open(path));
+  return ParseBegunRun(path, {reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()});
+}
+
+absl::StatusOr<RunFile> ReadRunFile(const std::string& path) { return WithSteps(ReadBegunRun(path)); }
 
 }  // namespace zerofleet::cli

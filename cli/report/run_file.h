@@ -1,4 +1,5 @@
-// A report file read back: the runs of one history, whatever restarts and recoveries it went through. Untrusted input.
+// A report file read back: one run, whatever restarts and recoveries it went through; of several in one file, the last.
+// Untrusted input.
 #ifndef ZEROFLEET_CLI_REPORT_RUN_FILE_H_
 #define ZEROFLEET_CLI_REPORT_RUN_FILE_H_
 
@@ -40,11 +41,12 @@ struct ReportedPause {
 
 struct RunFile {
   std::string name;                       // the path
-  nlohmann::json start, end;              // the newest of each; null without
+  nlohmann::json start, end;              // the newest start and what ended after it; null without
   std::map<int64_t, ReportedStep> steps;  // as they were told last
   std::vector<ReportedEvaluation> evaluations;
   std::vector<ReportedPause> pauses;
   int starts = 0, failed_saves = 0;
+  int runs_before = 0;      // with other run_ids, in the same file
   int64_t steps_told = 0;   // more than `steps` where some were done again
   double wall_seconds = 0;  // from the first line to the last
   bool torn = false;        // the last line is cut short: the run was writing it, or died over it
@@ -62,6 +64,8 @@ struct RunFile {
 absl::StatusOr<RunFile> ParseRunFile(std::string name, std::string_view text);
 // The same of a file. NotFound if there is none.
 absl::StatusOr<RunFile> ReadRunFile(const std::string& path);
+// The same of a run that may not have done a step yet.
+absl::StatusOr<RunFile> ReadBegunRun(const std::string& path);
 
 }  // namespace zerofleet::cli
 

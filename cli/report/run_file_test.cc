@@ -49,6 +49,45 @@ TEST(RunFile, ATornLastLineIsToldApart) {
   EXPECT_EQ(run.steps.size(), 1u);
 }
 
+std::string StartLine(const char* run_id, int generation, const char* resumed_from, int second) {
+  return absl::StrCat(R"({"event":"start","time":"2026-11-25T10:00:)", second, R"(.000000Z","run_id":")", run_id,
+                      R"(","generation":)", generation, R"(,"resumed_from":)", resumed_from, "}\n");
+}
+
+TEST(RunFile, AnotherRunInTheSameFileBeginsAnew) {
+  const std::string text =
+      absl::StrCat(StartLine("a", 7, "null", 10), StepLine(1, 5, 12), StepLine(2, 4, 14), StepLine(3, 3, 16),
+                   R"({"event":"evaluate","step":3,"loss":1})", "\n", R"({"event":"end","step":3})", "\n",
+                   StartLine("b", 1, "null", 30), StepLine(1, 6, 32), StepLine(2, 5.5, 34));
+  const RunFile run = ParseRunFile("r", text).value();
+  EXPECT_EQ(run.name, "r");
+  EXPECT_EQ(run.runs_before, 1);
+  EXPECT_EQ(run.starts, 1);
+  EXPECT_EQ(run.steps.size(), 2u);
+  EXPECT_EQ(run.steps.at(1).loss, 6);
+  EXPECT_EQ(run.steps_told, 2);
+  EXPECT_EQ(run.wall_seconds, 4);
+  EXPECT_TRUE(run.end.is_null());
+  EXPECT_TRUE(run.evaluations.empty());
+  const std::string old = absl::StrCat(R"({"event":"start"})", "\n", StepLine(1, 5, 12));  // has no run_id
+  EXPECT_EQ(ParseRunFile("r", old + StartLine("a", 1, "1", 30) + StepLine(2, 4, 32))->steps.size(), 2u);
+}
+
+TEST(RunFile, ARunThatResumesDropsTheStepsThatItDoesAgain) {
+  const std::string before = absl::StrCat(StartLine("a", 1, "null", 10), StepLine(1, 5, 12), StepLine(2, 4, 14),
+                                          R"({"event":"evaluate","step":2,"loss":1})", "\n");
+  const std::string end = absl::StrCat(R"({"event":"end","step":2,"stopped":true})", "\n");
+  // A coordinator that was started again while its workers trained on.
+  EXPECT_EQ(ParseRunFile("r", before + StartLine("a", 1, "null", 30))->steps.size(), 2u);
+  const RunFile run = ParseRunFile("r", before + end + StartLine("a", 2, "1", 30)).value();
+  EXPECT_EQ(run.runs_before, 0);
+  EXPECT_EQ(run.starts, 2);
+  EXPECT_EQ(run.steps.size(), 1u);
+  EXPECT_TRUE(run.steps.contains(1));
+  EXPECT_TRUE(run.evaluations.empty());
+  EXPECT_TRUE(run.end.is_null());
+}
+
 TEST(RunFile, WhatIsNoNumberIsNone) {
   const RunFile run = ParseRunFile("r", R"({"event":"step","step":1,"loss":null,"tokens":5})"
                                         "\n")

@@ -37,13 +37,16 @@ std::string ValidationText(const RunFile& run) {
     const auto [at, fresh] = sets.try_emplace(one.set, one, one);
     if (fresh) continue;
     at->second.first = one;
-    if (one.loss < at->second.second.loss) at->second.second = one;
+    ReportedEvaluation& best = at->second.second;
+    if (one.loss < best.loss || std::isnan(best.loss)) best = one;
   }
   std::vector<std::string> texts;
   for (const auto& [name, found] : sets) {
     const auto& [last, best] = found;
-    texts.push_back(absl::StrFormat("%s%s%.5g at step %d (best %.5g at step %d)", name, name.empty() ? "" : " ",
-                                    last.loss, last.step, best.loss, best.step));
+    std::string text =
+        absl::StrFormat("%s%s%s at step %d", name, name.empty() ? "" : " ", Figure(last.loss), last.step);
+    if (!std::isnan(best.loss)) absl::StrAppendFormat(&text, " (best %.5g at step %d)", best.loss, best.step);
+    texts.push_back(std::move(text));
   }
   return texts.empty() ? "none" : absl::StrJoin(texts, ", ");
 }
@@ -135,6 +138,7 @@ std::vector<RunFigure> FiguresOf(const RunFile& run) {
   int64_t tokens = 0;
   for (const auto& [number, step] : run.steps) tokens += step.tokens;
   std::string steps = absl::StrCat(first, " to ", last);
+  if (run.runs_before > 0) absl::StrAppend(&steps, ", of the last run of ", run.runs_before + 1, " in this file");
   if (run.end.is_null()) absl::StrAppend(&steps, ", no end told", run.torn ? ", its last line cut short" : "");
   const double speed = run.TokensPerSecond();
   return {{"fleet", ProcessText(run)},

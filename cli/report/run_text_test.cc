@@ -36,6 +36,20 @@ TEST(RunText, TellsTheBestValidationLossAndTheSpeed) {
   EXPECT_THAT(text, HasSubstr("2 workers on cpu"));
 }
 
+TEST(RunText, AnEvaluationWithoutANumberIsNeverTheBest) {
+  const auto evaluation = [](int step, const char* loss) {
+    return absl::StrCat(R"({"event":"evaluate","step":)", step, R"(,"loss":)", loss, "}\n");
+  };
+  const std::string step = "{\"event\":\"step\",\"step\":9,\"loss\":5}\n";
+  const auto text = [&](const std::string& lines) {
+    return RunsText({ParseRunFile("a", absl::StrCat(step, lines)).value()}, false, {});
+  };
+  EXPECT_THAT(text(evaluation(2, "null") + evaluation(4, "3") + evaluation(6, "3.5")),
+              HasSubstr("3.5 at step 6 (best 3 at step 4)"));
+  EXPECT_THAT(text(evaluation(2, "3") + evaluation(4, "null")), HasSubstr("- at step 4 (best 3 at step 2)"));
+  EXPECT_THAT(text(evaluation(2, "null")), HasSubstr("- at step 2\n"));
+}
+
 TEST(RunText, DifferencesAreKeysAndTheFirstStep) {
   const std::vector<RunFile> runs = {RunOf("a", 0.1, 4), RunOf("b", 0.2, 3), RunOf("c", 0.1, 4)};
   const std::vector<DifferingKey> keys = DifferingKeys(runs);

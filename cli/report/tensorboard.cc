@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -17,6 +19,17 @@
 
 namespace zerofleet::cli {
 namespace {
+
+// "b_run" of /a/b/run.jsonl and 2 parts.
+std::string LastParts(std::filesystem::path path, int parts, bool extension) {
+  std::string name = (extension ? path.filename() : path.stem()).string();
+  for (int part = 1; part < parts; ++part) {
+    path = path.parent_path();
+    if (!path.has_relative_path()) break;
+    name = absl::StrCat(path.filename().string(), "_", name);
+  }
+  return name;
+}
 
 // Wire types of protocol buffers.
 enum WireType : uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
@@ -73,6 +86,32 @@ uint32_t Crc32c(std::string_view bytes) {
   uint32_t crc = ~uint32_t{0};
   for (const char byte : bytes) crc = crc >> 8 ^ kCrcTable[(crc ^ static_cast<uint8_t>(byte)) & 0xff];
   return ~crc;
+}
+
+absl::StatusOr<std::vector<std::string>> RunDirectories(const std::vector<std::string>& reports) {
+  std::set<std::filesystem::path> distinct;
+  std::vector<std::filesystem::path> paths;
+  for (const std::string& report : reports) {
+    std::error_code none;
+    std::filesystem::path path = std::filesystem::weakly_canonical(report, none);
+    if (path.empty()) path = report;
+    if (!distinct.insert(path).second)
+      return absl::InvalidArgumentError(absl::StrCat("RUN: ", report, " is given twice"));
+    paths.push_back(std::move(path));
+  }
+  constexpr int kMostParts = 8;
+  for (int parts = 1; parts <= kMostParts; ++parts) {
+    for (const bool extension : {false, true}) {
+      std::vector<std::string> names;
+      for (const std::filesystem::path& path : paths) names.push_back(LastParts(path, parts, extension));
+      if (std::set<std::string>(names.begin(), names.end()).size() == names.size()) return names;
+    }
+  }
+  std::vector<std::string> numbered;
+  for (const std::filesystem::path& path : paths) {
+    numbered.push_back(absl::StrCat(numbered.size(), "_", LastParts(path, 1, /*extension=*/false)));
+  }
+  return numbered;
 }
 
 absl::StatusOr<std::unique_ptr<TensorBoardWriter>> TensorBoardWriter::Open(const std::string& directory,

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -17,6 +18,10 @@ namespace zerofleet::cli {
 
 // CRC-32C (Castagnoli), as in RFC 3720.
 uint32_t Crc32c(std::string_view bytes);
+
+// The names of these report files' directories in TensorBoard's: a file's own name without its extension or, where two
+// have the same, as much of their paths as tells them apart. InvalidArgument if one is given twice.
+absl::StatusOr<std::vector<std::string>> RunDirectories(const std::vector<std::string>& reports);
 
 class TensorBoardWriter {
  public:

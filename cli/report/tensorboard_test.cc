@@ -13,6 +13,7 @@
 namespace zerofleet::cli {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
@@ -107,6 +108,16 @@ TEST_F(TensorBoardTest, HistogramsHaveTheirBuckets) {
   expected.append("\x3a\x10");
   for (const double count : {1.0, 2.0}) put(count);
   EXPECT_EQ(records[1], expected);
+}
+
+TEST(RunDirectories, AreToldApart) {
+  EXPECT_THAT(RunDirectories({"/x/a.jsonl", "/x/b.jsonl"}).value(), ElementsAre("a", "b"));
+  EXPECT_THAT(RunDirectories({"/x/a/run.jsonl", "/x/b/run.jsonl", "/x/b/c.jsonl"}).value(),
+              ElementsAre("a_run", "b_run", "b_c"));
+  EXPECT_THAT(RunDirectories({"/x/run.jsonl", "/x/run.json"}).value(), ElementsAre("run.jsonl", "run.json"));
+  EXPECT_THAT(RunDirectories({"/run", "/x/run"}).value(), ElementsAre("run", "x_run"));
+  EXPECT_THAT(RunDirectories({"/a_b/c", "/a/b_c", "/q/c"}).value(), ElementsAre("0_c", "1_b_c", "2_c"));
+  EXPECT_EQ(RunDirectories({"/x/run", "/x/../x/run"}).status().message(), "RUN: /x/../x/run is given twice");
 }
 
 TEST_F(TensorBoardTest, ADirectoryThatIsAFileIsNamed) {
