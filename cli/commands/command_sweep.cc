@@ -39,10 +39,10 @@ std::vector<std::string> SettingsOf(const SweepFlags& flags, const SweepRun& run
   return settings;
 }
 
-// Every configuration is checked before the first run starts. How many steps each has.
-absl::StatusOr<std::vector<int64_t>> CheckAll(const SweepFlags& flags, const std::vector<SweepRun>& runs,
-                                              const SampleCounter& count) {
-  std::vector<int64_t> steps;
+// Every run's configuration; all are checked before the first starts.
+absl::StatusOr<std::vector<v1::Config>> CheckAll(const SweepFlags& flags, const std::vector<SweepRun>& runs,
+                                                 const SampleCounter& count) {
+  std::vector<v1::Config> configs;
   for (const SweepRun& run : runs) {
     std::vector<ConfigOverride> overrides;
     const std::vector<std::string> settings = SettingsOf(flags, run);
@@ -50,11 +50,15 @@ absl::StatusOr<std::vector<int64_t>> CheckAll(const SweepFlags& flags, const std
       const bool of_the_grid = i + run.settings.size() >= settings.size();
       overrides.push_back({of_the_grid ? "--grid" : "--set", settings[i]});
     }
-    const absl::StatusOr<v1::Config> config = LoadConfig(flags.config, overrides, count);
+    absl::StatusOr<v1::Config> config = LoadConfig(flags.config, overrides, count);
     if (!config.ok()) return Annotate(config.status(), run.name);
-    steps.push_back(config->steps());
+    if (config->checkpoint().dir() != JoinPath(flags.dir, run.name)) {
+      return absl::InvalidArgumentError(
+          "checkpoint.dir: each run of a sweep has its own below --dir; leave it out of --set and --grid");
+    }
+    configs.push_back(*std::move(config));
   }
-  return steps;
+  return configs;
 }
 
 // A signal that comes meanwhile goes to the run.
@@ -79,26 +83,33 @@ absl::StatusOr<int> RunSweep(const SweepFlags& flags, const Output& output) {
   }
   ZF_ASSIGN_OR_RETURN(const std::vector<SweepRun> runs, SweepRuns(axes));
   const auto stopped = [&signals] { return signals.First() != 0; };
-  const absl::StatusOr<std::vector<int64_t>> checked = CheckAll(flags, runs, [&](const v1::Config& config) {
+  absl::StatusOr<std::vector<v1::Config>> checked = CheckAll(flags, runs, [&](const v1::Config& config) {
     return CountTrainingSamples(config, output.err, output.err_terminal, stopped);
   });
   if (absl::IsCancelled(checked.status())) return StopExitCode(signals.First());
-  ZF_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, checked);
-  ZF_RETURN_IF_ERROR(CreateDirectories(flags.dir));
+  ZF_ASSIGN_OR_RETURN(const std::vector<v1::Config> configs, std::move(checked));
   std::vector<SweepOutcome> outcomes(runs.size());
+  for (size_t i = 0; i < runs.size(); ++i) {
+    ZF_ASSIGN_OR_RETURN(outcomes[i], OutcomeOf(ReportOf(flags, runs[i]), configs[i]));
+  }
+  ZF_RETURN_IF_ERROR(CreateDirectories(flags.dir));
   int worst = 0, stop_signal = 0;
   for (size_t i = 0; i < runs.size(); ++i) {
-    outcomes[i] = OutcomeOf(ReportOf(flags, runs[i]), steps[i]);
     if (stop_signal == 0) stop_signal = signals.First();
     if (outcomes[i].ended || stop_signal != 0) continue;
     output.err << "sweep: run " << i + 1 << " of " << runs.size() << ": " << absl::StrJoin(runs[i].settings, " ")
                << std::endl;
     ZF_ASSIGN_OR_RETURN(const ChildEnd end, RunOne(flags, runs[i], output.command(), signals));
     stop_signal = end.stop_signal;
-    outcomes[i] = OutcomeOf(ReportOf(flags, runs[i]), steps[i]);
+    ZF_ASSIGN_OR_RETURN(outcomes[i], OutcomeOf(ReportOf(flags, runs[i]), configs[i]));
     // A run that diverges or is refused is a result, too.
     if (end.exit_code != 0) {
       output.err << "sweep: " << runs[i].name << " ended with exit code " << end.exit_code << std::endl;
+    }
+    if (end.exit_code == 0 && !outcomes[i].ended && stop_signal == 0) {
+      output.err << "sweep: " << runs[i].name << " is done, but its report does not hold the end; remove "
+                 << ReportOf(flags, runs[i]) << " and " << JoinPath(flags.dir, runs[i].name) << " to do it again"
+                 << std::endl;
     }
     if (worst == 0) worst = end.exit_code;
   }

@@ -13,8 +13,12 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
+#include "cli/report/run_compare.h"
 #include "cli/report/run_file.h"
 #include "cli/report/table.h"
+#include "proto/json.h"
+#include "worker/model/foreign.h"
+#include "worker/trainer/rules.h"
 
 namespace zerofleet::cli {
 namespace {
@@ -47,12 +51,38 @@ std::vector<std::string> SplitValues(const std::string& text) {
 
 std::string LastWord(const std::string& key) { return key.substr(key.rfind('.') + 1); }
 
+// What names and the table call the axis's key.
+std::string AxisName(const GridAxis& axis, const std::vector<GridAxis>& axes) {
+  const auto same = [&](const GridAxis& other) { return LastWord(other.key) == LastWord(axis.key); };
+  return std::count_if(axes.begin(), axes.end(), same) > 1 ? axis.key : LastWord(axis.key);
+}
+
 // What is no letter, digit, dot, plus or minus becomes a dash.
 std::string FileSafe(std::string text) {
   for (char& c : text) {
     if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '+' && c != '-') c = '-';
   }
   return text;
+}
+
+// Compares with what the run was started with. A fraction that the plan chooses is known to the run alone, and so are a
+// foreign model's parts.
+absl::Status CheckSameConfig(const RunFile& run, const v1::Config& config) {
+  if (!run.start.is_object() || !run.start.contains("config")) return absl::OkStatus();
+  std::vector<RunFile> runs(2);
+  runs[0].start["config"] = run.start["config"];
+  runs[1].start["config"] = ProtoToJson(config);
+  const bool foreign = model::IsForeign(config.model()),
+             planned = config.offload().fraction() == trainer::kFractionByPlan;
+  for (const DifferingKey& key : DifferingKeys(runs)) {
+    if (key.key == "checkpoint.dir" || (planned && key.key == "offload.fraction")) continue;
+    if (foreign && (key.key == "steps" || key.key.starts_with("model.") || key.key.starts_with("data."))) continue;
+    const auto text = [](const std::string& value) { return value.empty() ? "nothing" : value; };
+    return absl::InvalidArgumentError(absl::StrCat("--dir: ", run.name, " is the report of a run with ", key.key, ": ",
+                                                   text(key.values[0]), ", not ", text(key.values[1]),
+                                                   "; name another --dir, or set what it had"));
+  }
+  return absl::OkStatus();
 }
 
 std::string Cell(double value) { return std::isnan(value) ? "" : absl::StrFormat("%.4f", value); }
@@ -87,7 +117,7 @@ absl::StatusOr<std::vector<SweepRun>> SweepRuns(const std::vector<GridAxis>& axe
       for (const std::string& value : axis.values) {
         SweepRun& one = more.emplace_back(run);
         one.settings.push_back(absl::StrCat(axis.key, "=", value));
-        absl::StrAppend(&one.name, one.name.empty() ? "" : "_", FileSafe(LastWord(axis.key)), "-", FileSafe(value));
+        absl::StrAppend(&one.name, one.name.empty() ? "" : "_", FileSafe(AxisName(axis, axes)), "-", FileSafe(value));
       }
     }
     if (more.size() > kMostSweepRuns) {
@@ -103,13 +133,20 @@ absl::StatusOr<std::vector<SweepRun>> SweepRuns(const std::vector<GridAxis>& axe
   return runs;
 }
 
-SweepOutcome OutcomeOf(const std::string& report_path, int64_t steps) {
+absl::StatusOr<SweepOutcome> OutcomeOf(const std::string& report_path, const v1::Config& config) {
   SweepOutcome outcome{.loss = kNone, .validation_loss = kNone, .tokens_per_second = kNone};
-  const absl::StatusOr<RunFile> run = ReadRunFile(report_path);
-  if (!run.ok() || run->steps.empty()) return outcome;
+  const absl::StatusOr<RunFile> run = ReadBegunRun(report_path);
+  if (absl::IsNotFound(run.status())) return outcome;
+  ZF_RETURN_IF_ERROR(run);
+  ZF_RETURN_IF_ERROR(CheckSameConfig(*run, config));
+  if (run->steps.empty()) return outcome;
   outcome.steps = run->steps.rbegin()->first;
   outcome.loss = run->steps.rbegin()->second.loss;
-  outcome.ended = outcome.steps >= steps && !run->end.is_null();
+  // An older report does not say whether its run was stopped.
+  const nlohmann::json& end = run->end;
+  const bool says = end.is_object() && end.contains("stopped") && end["stopped"].is_boolean();
+  const bool stopped = says ? end["stopped"].get<bool>() : outcome.steps < config.steps();
+  outcome.ended = end.is_object() && !stopped;
   outcome.tokens_per_second = run->TokensPerSecond();
   for (const ReportedEvaluation& one : run->evaluations) {
     if (one.set.empty()) outcome.validation_loss = one.loss;
@@ -129,7 +166,7 @@ std::string SweepTable(const std::vector<GridAxis>& axes, const std::vector<Swee
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return rank(a) < rank(b); });
   std::vector<std::string> header = {"run"};
-  for (const GridAxis& axis : axes) header.push_back(LastWord(axis.key));
+  for (const GridAxis& axis : axes) header.push_back(AxisName(axis, axes));
   for (const char* column : {"steps", "loss", "validation", "tokens/s"}) header.emplace_back(column);
   TextTable table(header);
   for (const size_t i : order) {
