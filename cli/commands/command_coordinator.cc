@@ -15,6 +15,7 @@
 #include "cli/commands/command.h"
 #include "cli/commands/flag_checks.h"
 #include "cli/commands/identity_flags.h"
+#include "cli/commands/input_files.h"
 #include "cli/commands/run_name.h"
 #include "cli/commands/tls_flags.h"
 #include "cli/config/config.h"
@@ -174,6 +175,7 @@ absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags, const Output& 
   const absl::StatusOr<v1::Config> loaded = LoadConfig(flags.config, {}, count);
   if (absl::IsCancelled(loaded.status())) return StopExitCode(signals.First());
   ZF_ASSIGN_OR_RETURN(const v1::Config given, loaded);
+  ZF_RETURN_IF_ERROR(CheckNoInput("--report", flags.report, InputsOfRun(flags.config, given)));
   // Its workers may be elsewhere: planned with as many threads as this machine would give a lone one.
   ZF_ASSIGN_OR_RETURN(options.config, WithPlannedFraction(given, ThreadsPerWorker(1)));
   services::Logger logger(level);
@@ -193,9 +195,9 @@ absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags, const Output& 
   std::unique_ptr<ReportWriter> report;
   if (!flags.report.empty()) {
     ZF_ASSIGN_OR_RETURN(report, ReportWriter::Open(flags.report));
+    if (!report->note().empty()) logger.Warning(report->note());
   }
   std::unique_ptr<services::MetricsExporter> exporter;
-    if (!report->note().empty()) logger.Warning(report->note());
   if (flags.metrics_port != 0) {
     services::MetricsExporterOptions exporter_options;
     exporter_options.host = flags.metrics_listen;

@@ -17,6 +17,7 @@
 #include "base/units.h"
 #include "cli/commands/command.h"
 #include "cli/commands/flag_checks.h"
+#include "cli/commands/input_files.h"
 #include "cli/config/config.h"
 #include "cli/launcher/local_fleet.h"
 #include "cli/launcher/stop_signals.h"
@@ -233,7 +234,10 @@ absl::Status AtHtml(const absl::Status& status) {
 
 absl::StatusOr<int> RunOnCluster(const PlanOptions& options, const Output& output) {
   // Before what takes minutes.
-  if (!options.html.empty()) ZF_RETURN_IF_ERROR(AtHtml(ReplaceableFile(options.html).status()));
+  if (!options.html.empty()) {
+    ZF_RETURN_IF_ERROR(CheckNoInput("--html", options.html, {{options.config, "the configuration"}}));
+    ZF_RETURN_IF_ERROR(AtHtml(ReplaceableFile(options.html).status()));
+  }
   const std::string name = absl::StrCat(options.config, options.preset, options.parameters);
   ZF_ASSIGN_OR_RETURN(const ClusterPlan plan,
                       options.measure ? PlanOnThisMachine(name, options) : PlanOnAnotherMachine(name, options));

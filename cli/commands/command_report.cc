@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "cli/commands/command.h"
+#include "cli/commands/input_files.h"
 #include "cli/report/csv.h"
 #include "cli/report/run_file.h"
 #include "cli/report/run_text.h"
@@ -49,6 +50,10 @@ absl::StatusOr<int> RunReport(const ReportFlags& flags, const Output& output) {
   if (flags.compare && flags.files.size() < 2) {
     return absl::InvalidArgumentError("--compare: is of two runs or more, got one report");
   }
+  std::vector<InputFile> inputs;
+  for (const std::string& file : flags.files) inputs.push_back({file, "one of the reports"});
+  ZF_RETURN_IF_ERROR(CheckNoInput("--csv", flags.csv, inputs));
+  ZF_RETURN_IF_ERROR(CheckNoInput("--html", flags.html, inputs));
   std::vector<RunFile> runs;
   for (const std::string& file : flags.files) {
     ZF_ASSIGN_OR_RETURN(RunFile run, ReadRunFile(file));

@@ -1,7 +1,6 @@
 // `zerofleet train`: one run on this machine, a coordinator and N workers as children of this process.
 #include <signal.h>
 
-#include <filesystem>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -21,6 +20,7 @@
 #include "base/status.h"
 #include "cli/commands/command.h"
 #include "cli/commands/flag_checks.h"
+#include "cli/commands/input_files.h"
 #include "cli/commands/python.h"
 #include "cli/commands/run_name.h"
 #include "cli/commands/trace_flags.h"
@@ -110,10 +110,11 @@ absl::Status HandOver(const TrainOptions& options) {
 }
 
 // A file that is written must not be one that is there for something else.
-absl::Status CheckAnother(const char* flag, const std::string& file, const std::string& other, const char* what) {
-  std::error_code none;
-  if (!std::filesystem::equivalent(file, other, none)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(flag, ": ", file, " is ", what, "; name another file"));
+absl::Status CheckOutputs(const TrainOptions& options, const v1::Config& config) {
+  std::vector<InputFile> inputs = InputsOfRun(options.config, config);
+  ZF_RETURN_IF_ERROR(CheckNoInput("--report", options.report, inputs));
+  inputs.push_back({options.report, "--report's"});
+  return CheckNoInput("--trace", options.trace, inputs);
 }
 
 absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, StopSignals& signals,
@@ -134,6 +135,7 @@ absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, Sto
   const absl::StatusOr<v1::Config> loaded = LoadConfig(options.config, overrides, count);
   if (absl::IsCancelled(loaded.status())) return StopExitCode(signals.First());
   ZF_ASSIGN_OR_RETURN(const v1::Config given, loaded);
+  ZF_RETURN_IF_ERROR(CheckOutputs(options, given));
   if (model::IsForeign(given.model())) {
     if (options.choose) return absl::InvalidArgumentError("--auto: is not supported with model.torch; leave it out");
     if (output.host == nullptr) return HandOver(options);
@@ -166,7 +168,6 @@ absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, Sto
   ZF_RETURN_IF_ERROR(ids);
   std::unique_ptr<ReportWriter> report;
   if (!options.report.empty()) {
-    ZF_RETURN_IF_ERROR(CheckAnother("--report", options.report, options.config, "the configuration"));
     ZF_ASSIGN_OR_RETURN(report, ReportWriter::Open(options.report));
   }
   std::unique_ptr<TensorBoardWriter> tensorboard;
@@ -176,8 +177,7 @@ absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, Sto
   }
   std::optional<TraceParts> trace;
   if (traced) {
-    ZF_RETURN_IF_ERROR(CheckAnother("--trace", options.trace, options.config, "the configuration"));
-    ZF_RETURN_IF_ERROR(CheckAnother("--trace", options.trace, options.report, "--report's"));
+    ZF_RETURN_IF_ERROR(CheckNoInput("--trace", options.trace, {{options.report, "--report's"}}));  // made just now
     if (traced->last > config.steps()) {
       return absl::InvalidArgumentError(
           absl::StrCat("--trace-steps: the run has ", config.steps(), " steps, got ", options.trace_steps));
