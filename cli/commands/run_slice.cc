@@ -52,9 +52,12 @@ v1::Config WhatDecidesBits(v1::Config config) {
   config.clear_checkpoint();
   config.clear_restart();
   config.clear_evaluate();
+  config.clear_histograms();
   config.clear_integrity();
   config.clear_memory();
   config.clear_activation();
+  config.clear_buffers();
+  config.clear_ema();  // the average decides evaluations alone, which a receipt does not hold
   const v1::DelayedUpdateConfig delayed = config.offload().delayed_update();
   config.clear_offload();
   *config.mutable_offload()->mutable_delayed_update() = delayed;

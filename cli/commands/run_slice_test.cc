@@ -152,6 +152,9 @@ TEST(RunSliceTest, AnotherConfigurationOnTheWayIsTold) {
     config.mutable_optimizer()->set_learning_rate(each.step > 20 ? 0.25 : 0.5);
     config.mutable_checkpoint()->set_every_steps(each.step);
     config.mutable_parallel()->set_zero_stage(each.step > 20 ? 1 : 2);
+    config.mutable_histograms()->set_every_steps(each.step);
+    config.mutable_buffers()->set_bucket_bytes(each.step > 20 ? 0 : 65536);
+    config.mutable_ema()->set_decay(each.step > 20 ? 0.5 : 0);
     config.mutable_data()->add_train(absl::StrCat("moved to ", each.step));
   }
   EXPECT_EQ(ErrorOf(FindSlice(run, {18, 22})),
