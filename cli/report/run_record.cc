@@ -91,6 +91,10 @@ std::string SharesText(const google::protobuf::RepeatedPtrField<v1::SetShare>& s
   return text;
 }
 
+std::string HistogramName(const v1::HistogramEvent& histogram) {
+  return absl::StrCat(histogram.values(), "/", histogram.tensor());
+}
+
 }  // namespace
 
 std::string LossText(const v1::EvaluateEvent& evaluation) {
@@ -109,6 +113,10 @@ bool RunRecord::IsKnown(const v1::Event& event) const {
              event.step().step() <= last_step->step();
     case v1::Event::kEvaluate: return evaluated_step >= event.evaluate().step();
     case v1::Event::kCheckpoint: return committed_step >= event.checkpoint().step();
+    case v1::Event::kHistogram: {
+      const auto found = histogram_steps.find(HistogramName(event.histogram()));
+      return found != histogram_steps.end() && found->second >= event.histogram().step();
+    }
     default: return false;
   }
 }
@@ -152,8 +160,9 @@ bool RunRecord::Add(const v1::Event& event) {
       lost_steps += event.recovery().lost_steps();
       evaluated_step = std::min(evaluated_step, event.recovery().resumed_step());
       committed_step = std::min(committed_step, event.recovery().resumed_step());
+      for (auto& [name, step] : histogram_steps) step = std::min(step, event.recovery().resumed_step());
       break;
-    case v1::Event::kHistogram:
+    case v1::Event::kHistogram: histogram_steps[HistogramName(event.histogram())] = event.histogram().step(); break;
     case v1::Event::kLost:
     case v1::Event::kNotice:
     case v1::Event::BODY_NOT_SET: break;

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -21,6 +22,7 @@ struct RunRecord {
   std::optional<v1::FailureEvent> failure;
   std::optional<v1::EndEvent> end;
   int64_t evaluated_step = -1, committed_step = -1;  // the newest of each, not after what a recovery went back to
+  std::map<std::string, int64_t> histogram_steps;    // the same by "weights/TENSOR" and "gradients/TENSOR"
   uint64_t generation = 0;                           // of the newest event that has one
   int recoveries = 0;
   int64_t lost_steps = 0;

@@ -107,12 +107,23 @@ TEST(RunRecord, TakesNoteOnceOfWhatIsToldAgain) {
   const auto checkpoint = [&](int64_t number) {
     return add([&](v1::Event& event) { event.mutable_checkpoint()->set_step(number); });
   };
+  const auto histogram = [&](int64_t number, const char* values) {
+    return add([&](v1::Event& event) {
+      event.mutable_histogram()->set_step(number);
+      event.mutable_histogram()->set_values(values);
+      event.mutable_histogram()->set_tensor("w");
+    });
+  };
   const auto start = [&] { return add([](v1::Event& event) { event.mutable_start(); }); };
   EXPECT_TRUE(start());
   EXPECT_TRUE(step(1, 7) && step(2, 7) && evaluate(2) && checkpoint(2));
+  EXPECT_TRUE(histogram(2, "weights") && histogram(2, "gradients"));
+  EXPECT_FALSE(histogram(1, "weights") || histogram(2, "weights") || histogram(2, "gradients"));
   EXPECT_FALSE(start() || step(1, 7) || step(2, 7) || evaluate(2) || checkpoint(2));
   EXPECT_TRUE(step(3, 7));
   EXPECT_TRUE(add([](v1::Event& event) { event.mutable_recovery()->set_resumed_step(1); }));
+  EXPECT_TRUE(histogram(2, "weights"));
+  EXPECT_FALSE(histogram(2, "weights"));
   EXPECT_TRUE(step(2, 8) && evaluate(2) && checkpoint(2));
   EXPECT_FALSE(step(2, 8) || evaluate(2) || checkpoint(2));
 }
