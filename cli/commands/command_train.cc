@@ -217,6 +217,7 @@ absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, Sto
   if (report != nullptr) ZF_RETURN_IF_ERROR(report->Finish(kReportSeconds));
   const PlannedMemory planned = PlannedOf(launch);
   output.out << SummaryText(record, output.out_terminal, &planned) << std::flush;
+  if (trace) ZF_RETURN_IF_ERROR(trace->status());
   return exit_code;
 }
 

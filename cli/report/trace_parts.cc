@@ -179,37 +179,55 @@ absl::StatusOr<TraceParts> TraceParts::Begin(std::string file, int64_t first, in
 }
 
 std::string TraceParts::StepDone(int64_t step) {
+  const bool traced = step >= first_ && step <= last_;
+  if (traced && (first_done_ == 0 || step < first_done_)) first_done_ = step;
   last_done_ = last_done_ || step == last_;
-  return step == last_ + 1 ? Join() : "";
+  return step == last_ + 1 ? Join().value_or("") : "";
 }
 
 std::string TraceParts::End() {
-  const std::string line = Join();
+  const absl::StatusOr<std::string> line = Join();
   for (const std::string& part : parts_) RemovePart(part);
-  if (!taken_.empty() || !line.empty()) return line;
-  return absl::StrCat("trace: ",
-                      last_done_ ? absl::StrCat("no worker could write its part of steps ", first_, "-", last_,
-                                                "; the logs in ", ParentOf(parts_.front()), " say why")
-                                 : absl::StrCat("this run has not done all of steps ", first_, "-", last_),
-                      "; ", file_, " was not written");
+  if (status_.ok()) status_ = line.status();
+  if (!status_.ok()) return "";
+  if (!taken_.empty()) return *line;
+  if (!last_done_) {
+    return absl::StrCat("trace: this run has not done all of steps ", first_, "-", last_, "; ", file_,
+                        " was not written");
+  }
+  status_ = absl::ResourceExhaustedError(absl::StrCat("--trace: no worker could write its part of steps ", first_, "-",
+                                                      last_, "; the logs in ", ParentOf(parts_.front()), " say why; ",
+                                                      file_, " was not written"));
+  return "";
 }
 
-std::string TraceParts::Join() {
+// "steps 7-10", or "steps 9-10 of 7-10" of a run that has resumed in between.
+std::string TraceParts::StepsText() const {
+  const std::string asked = absl::StrCat(first_, "-", last_);
+  if (first_done_ <= first_) return absl::StrCat("steps ", asked);
+  return absl::StrCat("steps ", first_done_, "-", last_, " of ", asked);
+}
+
+absl::StatusOr<std::string> TraceParts::Join() {
   for (const std::string& path : parts_) {
     absl::StatusOr<TracePart> part = ReadTracePart(path);
     if (absl::IsNotFound(part.status())) continue;
     unlink(path.c_str());
-    if (!part.ok()) return absl::StrCat("--trace: ", part.status().message());
+    if (!part.ok()) return status_ = Annotate(part.status(), "--trace");
     taken_[path] = *std::move(part);
     written_ = false;
   }
   if (written_) return "";
   const absl::StatusOr<JoinedTrace> joined = ReplaceTrace(taken_, file_);
-  if (!joined.ok()) return absl::StrCat("--trace: ", file_, " was not written: ", joined.status().message());
+  if (absl::IsDataLoss(joined.status())) return status_ = Annotate(joined.status(), "--trace");
+  if (!joined.ok()) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("--trace: ", file_, " was not written: ", joined.status().message()));
+  }
   written_ = true;
   return absl::StrCat(
-      "trace: steps ", first_, "-", last_, ", ", joined->ranks.size() == 1 ? "rank " : "ranks ",
-      absl::StrJoin(joined->ranks, ", "), ", in ", file_,
+      "trace: ", StepsText(), ", ", joined->ranks.size() == 1 ? "rank " : "ranks ", absl::StrJoin(joined->ranks, ", "),
+      ", in ", file_,
       joined->dropped == 0 ? "" : absl::StrCat("; ", joined->dropped, " spans were too many and are left out"));
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace zerofleet::cli {
@@ -31,20 +32,27 @@ class TraceParts {
   // are removed then, since they are where checkpoints need the room. A line about it for people; empty if there is
   // nothing to say.
   std::string StepDone(int64_t step);
-  // At the run's end: what has come since is joined, too. A line also where there are no parts.
+  // At the run's end: what has come since is joined, too, and what could not be written before is tried again. A line
+  // also where the run has not come to the steps.
   std::string End();
+
+  // After End: ResourceExhausted or DataLoss, in one line, if the file does not hold what the run has traced.
+  const absl::Status& status() const { return status_; }
 
  private:
   TraceParts(std::string file, int64_t first, int64_t last, std::vector<std::string> parts)
       : file_(std::move(file)), first_(first), last_(last), parts_(std::move(parts)) {}
 
-  std::string Join();
+  absl::StatusOr<std::string> Join();
+  std::string StepsText() const;
 
   std::string file_;
   int64_t first_, last_;
   std::vector<std::string> parts_;
+  int64_t first_done_ = 0;                   // the first of them that this run has done; 0: none
   bool last_done_ = false, written_ = true;  // `file_` has all of `taken_`
-  std::map<std::string, TracePart> taken_;   // by path; the newest of each
+  absl::Status status_;
+  std::map<std::string, TracePart> taken_;  // by path; the newest of each
 };
 
 }  // namespace zerofleet::cli

@@ -50,7 +50,7 @@ TEST_F(TracePartsTest, JoinsWhatThereIs) {
   EXPECT_EQ(parts.StepDone(5), "");
   Write(0, PartOf(0, kToday + 10, "0.125"));
   Write(1, PartOf(1, kToday, "0.001"));
-  EXPECT_EQ(parts.StepDone(4), "");
+  for (const int64_t step : {3, 4}) EXPECT_EQ(parts.StepDone(step), "");
   EXPECT_EQ(parts.StepDone(5),
             absl::StrCat("trace: steps 3-4, ranks 0, 1, in ", file_, "; 1 spans were too many and are left out"));
   EXPECT_EQ(parts.StepDone(6), "");
@@ -75,10 +75,13 @@ TEST_F(TracePartsTest, SaysWhyThereIsNone) {
   TraceParts stopped = TraceParts::Begin(file_, 3, 4, parts_).value();
   EXPECT_EQ(stopped.StepDone(3), "");
   EXPECT_EQ(stopped.End(), absl::StrCat("trace: this run has not done all of steps 3-4; ", file_, " was not written"));
+  EXPECT_TRUE(stopped.status().ok());
   TraceParts full = TraceParts::Begin(file_, 3, 4, parts_).value();
   EXPECT_EQ(full.StepDone(4), "");
-  EXPECT_EQ(full.End(), absl::StrCat("trace: no worker could write its part of steps 3-4; the logs in ", directory_,
-                                     " say why; ", file_, " was not written"));
+  EXPECT_EQ(full.End(), "");
+  EXPECT_EQ(full.status(), absl::ResourceExhaustedError(
+                               absl::StrCat("--trace: no worker could write its part of steps 3-4; the logs in ",
+                                            directory_, " say why; ", file_, " was not written")));
 }
 
 TEST_F(TracePartsTest, RefusesWhatCannotBeWritten) {
@@ -94,24 +97,41 @@ TEST_F(TracePartsTest, RefusesWhatCannotBeWritten) {
   TraceParts parts = TraceParts::Begin(file_, 1, 1, parts_).value();
   Write(0, PartOf(0, 5, "0.000"));
   ASSERT_TRUE(CreateDirectories(file_).ok());
-  const std::string line = parts.StepDone(2);
-  EXPECT_THAT(line, HasSubstr("is not a regular file"));
+  EXPECT_EQ(parts.StepDone(1), "");
+  EXPECT_EQ(parts.StepDone(2), "");  // it is tried again
   EXPECT_FALSE(FileExists(parts_[0]));
+  TraceParts never = TraceParts::Begin(directory_ + "/never", 1, 1, parts_).value();
+  Write(0, PartOf(0, 5, "0.000"));
+  ASSERT_TRUE(CreateDirectories(directory_ + "/never").ok());
+  EXPECT_EQ(never.End(), "");
+  EXPECT_EQ(never.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(never.status().message()), HasSubstr("/never was not written: "));
   ASSERT_TRUE(RemoveTree(file_).ok());
   EXPECT_THAT(parts.End(), HasSubstr("trace: steps 1-1, rank 0, in "));
+  EXPECT_TRUE(parts.status().ok());
   EXPECT_EQ(File()["traceEvents"].size(), 2u);
 }
 
+TEST_F(TracePartsTest, SaysWhichStepsARunThatResumedHasDone) {
+  TraceParts parts = TraceParts::Begin(file_, 7, 10, parts_).value();
+  Write(0, PartOf(0, 5, "0.000"));
+  for (const int64_t step : {9, 10}) EXPECT_EQ(parts.StepDone(step), "");
+  EXPECT_THAT(parts.StepDone(11), HasSubstr("trace: steps 9-10 of 7-10, rank 0, in "));
+}
+
 TEST_F(TracePartsTest, RefusesWhatIsNoPart) {
-  TraceParts parts = TraceParts::Begin(file_, 1, 1, parts_).value();
   const std::string good = PartOf(0, 5, "0.000");
   std::string no_time = good, no_rank = good;
   no_time.replace(no_time.find("\"ts\":"), 5, "\"at\":");
   no_rank.replace(no_rank.rfind("\"pid\":0"), 7, "\"pid\":a");
   for (const std::string& bad : {std::string("{"), std::string(), good.substr(0, good.size() - 3), "[" + good,
                                  std::string("1,\n\"traceEvents\":[\n]}\n"), no_time, no_rank}) {
+    TraceParts parts = TraceParts::Begin(file_, 1, 1, parts_).value();
     Write(0, bad);
-    EXPECT_THAT(parts.StepDone(2), HasSubstr(absl::StrCat(parts_[0], " is no trace"))) << bad;
+    EXPECT_EQ(parts.StepDone(2), "");
+    EXPECT_EQ(parts.End(), "");
+    EXPECT_EQ(parts.status().code(), absl::StatusCode::kDataLoss);
+    EXPECT_THAT(std::string(parts.status().message()), HasSubstr(absl::StrCat(parts_[0], " is no trace"))) << bad;
     EXPECT_FALSE(FileExists(parts_[0]));
   }
   EXPECT_FALSE(FileExists(file_));
