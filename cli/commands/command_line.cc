@@ -1,6 +1,7 @@
 // The table of commands, parsing, and how an error becomes a line and an exit code.
 #include "cli/commands/command_line.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -199,6 +200,7 @@ int ParseAndRun(int argc, const char* const* argv, const Output& output) {
 }  // namespace
 
 int RunCommandLine(int argc, const char* const* argv, const Output& output) {
+  signal(SIGPIPE, SIG_IGN);  // a reader that has read all it needs; what is written then fails, which is seen below
   int exit_code = 0;
   try {
     exit_code = ParseAndRun(argc, argv, output);

@@ -1,6 +1,10 @@
 // Parsing, exit codes, and the one-line message of every usage error.
 #include "cli/commands/command_line.h"
 
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
 #include <cstdlib>
 #include <sstream>
 #include <string>
@@ -45,6 +49,14 @@ TEST(CommandLine, HelpAndVersionGoToStdout) {
 
 TEST(CommandLine, UsageErrorsAreOneLine) {
   ExpectUsageError(RunWith({}), "zerofleet: a command is missing, such as train (see zerofleet --help)");
+TEST(CommandLine, AReaderThatClosesItsPipeEndsNoCommand) {
+  signal(SIGPIPE, SIG_DFL);
+  RunWith({"--version"});
+  struct sigaction action = {};
+  ASSERT_EQ(sigaction(SIGPIPE, nullptr, &action), 0);
+  EXPECT_EQ(action.sa_handler, SIG_IGN);
+}
+
   ExpectUsageError(RunWith({"paln"}), "zerofleet: unknown command \"paln\"; did you mean plan? (see zerofleet --help)");
   ExpectUsageError(RunWith({"evaluate"}),
                    "zerofleet: unknown command \"evaluate\"; use zerofleet eval (see zerofleet --help)");
