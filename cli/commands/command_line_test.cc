@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@ namespace zerofleet::cli {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 struct Ran {
@@ -47,8 +49,6 @@ TEST(CommandLine, HelpAndVersionGoToStdout) {
   EXPECT_THAT(version.out, StartsWith("zerofleet "));
 }
 
-TEST(CommandLine, UsageErrorsAreOneLine) {
-  ExpectUsageError(RunWith({}), "zerofleet: a command is missing, such as train (see zerofleet --help)");
 TEST(CommandLine, AReaderThatClosesItsPipeEndsNoCommand) {
   signal(SIGPIPE, SIG_DFL);
   RunWith({"--version"});
@@ -57,6 +57,8 @@ TEST(CommandLine, AReaderThatClosesItsPipeEndsNoCommand) {
   EXPECT_EQ(action.sa_handler, SIG_IGN);
 }
 
+TEST(CommandLine, UsageErrorsAreOneLine) {
+  ExpectUsageError(RunWith({}), "zerofleet: a command is missing, such as train (see zerofleet --help)");
   ExpectUsageError(RunWith({"paln"}), "zerofleet: unknown command \"paln\"; did you mean plan? (see zerofleet --help)");
   ExpectUsageError(RunWith({"evaluate"}),
                    "zerofleet: unknown command \"evaluate\"; use zerofleet eval (see zerofleet --help)");
@@ -149,6 +151,23 @@ TEST(CommandLine, LocalRankIsTheFlagsOrTheEnvironments) {
   ExpectUsageError(RunWith(worker), read);
   unsetenv("LOCAL_RANK");
   ExpectUsageError(RunWith(worker), read);
+}
+
+TEST(CommandLine, APlanSaysWhichLimitItExceeds) {
+  const std::string config = testing::TempDir() + "/command_line_test_" + std::to_string(getpid()) + ".yaml";
+  std::ofstream(config) << "model: {layers: 1, hidden: 8, heads: 1, context: 8, vocab: 256}\n"
+                           "data: {train: [none.txt]}\nbatch: {global_sequences: 2}\nsteps: 1\n"
+                           "parallel: {workers: 1}\ndevice: cpu\n";
+  const Ran fits = RunWith({"plan", config.c_str()});
+  EXPECT_EQ(fits.exit_code, 0) << fits.err;
+  EXPECT_THAT(fits.out, Not(HasSubstr("train refuses")));
+  const Ran exceeds = RunWith({"plan", config.c_str(), "--set", "memory.device_limit=1KiB"});
+  EXPECT_EQ(exceeds.exit_code, 0) << exceeds.err;
+  EXPECT_THAT(exceeds.out, HasSubstr("train refuses this: memory.device_limit: a worker needs "));
+  EXPECT_THAT(RunWith({"plan", config.c_str(), "--json"}).out, HasSubstr("\"exceeds\": null"));
+  EXPECT_THAT(RunWith({"plan", config.c_str(), "--json", "--set", "memory.device_limit=1KiB"}).out,
+              HasSubstr("\"exceeds\": \"memory.device_limit: "));
+  std::remove(config.c_str());
 }
 
 TEST(CommandLine, PlanPrintsTable1) {

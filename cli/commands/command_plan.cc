@@ -32,8 +32,10 @@
 #include "cli/planner/plan_size.h"
 #include "cli/planner/probe.h"
 #include "cli/report/table.h"
+#include "cli/report/terminal.h"
 #include "coordinator/placement.h"
 #include "nlohmann/json.hpp"
+#include "worker/trainer/memory_limits.h"
 
 namespace zerofleet::cli {
 namespace {
@@ -266,16 +268,26 @@ absl::StatusOr<int> RunPlan(const PlanOptions& options, const Output& output) {
       return absl::InvalidArgumentError(absl::StrCat("--workers: must be 1 to 1000000, got ", n));
   }
   RankMemory rank;
+  absl::Status exceeds;
   if (size.config) {
     ZF_ASSIGN_OR_RETURN(rank, PlanRankZero(*size.config));
+    exceeds = trainer::CheckMemoryLimits(*size.config, rank.plan);
   }
   if (options.json) {
     nlohmann::ordered_json document = PlanJson(size, options);
-    if (size.config) document["rank_memory"] = MemoryPlanJson(*size.config, rank);
+    if (size.config) {
+      document["rank_memory"] = MemoryPlanJson(*size.config, rank);
+      document["exceeds"] =
+          exceeds.ok() ? nlohmann::ordered_json() : nlohmann::ordered_json(std::string(exceeds.message()));
+    }
     output.out << document.dump(2) << "\n";
   } else {
     output.out << PlanText(size, options, output.out_terminal);
     if (size.config) output.out << "\n" << MemoryPlanText(*size.config, rank, size.parameters, output.out_terminal);
+    if (!exceeds.ok()) {
+      const std::string text = absl::StrCat("train refuses this: ", exceeds.message());
+      output.out << "\n" << WrapText(text, output.out_terminal.columns()) << "\n";
+    }
   }
   return 0;
 }
