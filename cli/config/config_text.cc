@@ -4,6 +4,8 @@
 #include <charconv>
 #include <cmath>
 #include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "absl/strings/escaping.h"
@@ -340,12 +342,14 @@ class Reader {
   absl::Status ReadNamedSets(const YAML::Node& node, const std::string& key, const FieldDescriptor& field,
                              const FieldDescriptor& beside, Message& message) const {
     if (!node.IsMap()) return WrongType(node, key, field);
+    std::set<std::string> names;
     for (const auto& entry : node) {
       if (!entry.first.IsScalar()) return Error(entry.first, key, "a set's name must be a string");
       const std::string& name = entry.first.Scalar();
       ZF_RETURN_IF_ERROR(CheckText(entry.first, key));
       const int before = message.GetReflection()->FieldSize(message, &field);
       const std::string set_key = absl::StrCat(key, ".", name);
+      if (!names.insert(name).second) return Error(entry.first, set_key, "is given twice");
       if (entry.second.IsScalar()) {
         ZF_RETURN_IF_ERROR(CheckText(entry.second, set_key));
         message.GetReflection()->AddString(&message, &field, entry.second.Scalar());

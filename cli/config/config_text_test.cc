@@ -101,6 +101,7 @@ TEST(ConfigText, NamesWhatIsWrongWithAMixture) {
            {"train_weights: [a]", "data.train_weights[0]: must be an integer, got \"a\""},
            {"train_weights: 7", "data.train_weights: must be a list of integers, such as [7, 3], got \"7\""},
            {"validation: {wiki: {a: b}}", "data.validation.wiki: must be a path or a list, got a section"},
+           {"validation: {wiki: a, code: b, wiki: c}", "data.validation.wiki: is given twice"},
            {"validation: {wiki: []}", "data.validation.wiki: must name at least one file"},
            {"validation: a", "or one for each name, such as {wiki: [one.txt]}, got \"a\""},
        }) {
