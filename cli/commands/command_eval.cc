@@ -18,6 +18,7 @@
 #include "worker/data/format.h"
 #include "worker/inference/inference.h"
 #include "worker/inference/scoring.h"
+#include "worker/text/chat_template.h"
 #include "worker/text/tokenizer.h"
 
 namespace zerofleet::cli {
@@ -84,8 +85,10 @@ absl::Status MeasureDocuments(const EvalFlags& flags, inference::InferenceModel&
                               const Output& output) {
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<text::Tokenizer> tokenizer,
                       text::Tokenizer::Load(model.data().tokenizer()));
+  const absl::StatusOr<text::ChatTemplate> chat = text::ChatTemplate::Load(model.data().tokenizer());
+  if (!chat.ok() && !absl::IsNotFound(chat.status())) return chat.status();
   const absl::StatusOr<inference::DocumentLoss> measured =
-      inference::LossOfDocuments(model, *tokenizer, flags.data, flags.threads);
+      inference::LossOfDocuments(model, *tokenizer, chat.ok() ? &*chat : nullptr, flags.data, flags.threads);
   if (!measured.ok()) return Annotate(measured.status(), "--data");
   const inference::DocumentLoss& loss = *measured;
   const double mean = loss.nats / static_cast<double>(loss.tokens),

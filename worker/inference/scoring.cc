@@ -101,7 +101,7 @@ absl::Status AddDocument(InferenceModel& model, std::optional<int32_t> end, std:
 }  // namespace
 
 absl::StatusOr<DocumentLoss> LossOfDocuments(InferenceModel& model, const text::Tokenizer& tokenizer,
-                                             const std::string& path, int threads) {
+                                             const text::ChatTemplate* chat, const std::string& path, int threads) {
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<data::TokenFile> file, data::TokenFile::Open(path, /*keep_open=*/false));
   ZF_ASSIGN_OR_RETURN(const data::TokenFormat format,
                       data::RecogniseFormat({path, file->bytes(), file->head(), ""}, "auto"));
@@ -109,19 +109,26 @@ absl::StatusOr<DocumentLoss> LossOfDocuments(InferenceModel& model, const text::
     return absl::DataLossError(absl::StrCat(path, ": is no text and no JSON lines, so its documents are not known"));
   }
   const std::optional<int32_t> end = tokenizer.end_of_text();
+  // Behind a line's document, in which the token that ends a text may stand, as behind each message of a chat. A text
+  // file is divided at that token.
+  constexpr int32_t kBoundary = -2;
+  const std::optional<int32_t> behind = end && format.json_lines() ? std::optional<int32_t>(kBoundary) : end;
   DocumentLoss loss;
   std::vector<int32_t> document;
   const auto take = [&](std::span<const int32_t> ids) -> absl::Status {
     for (const int32_t id : ids) {
-      document.push_back(id);
-      if (id != end) continue;
+      document.push_back(id == kBoundary ? *end : id);
+      if (id != behind) continue;
       ZF_RETURN_IF_ERROR(AddDocument(model, end, document, loss));
       document.clear();
     }
     return absl::OkStatus();
   };
-  ZF_ASSIGN_OR_RETURN(const data::TokenizeCounts counts,
-                      data::Tokenize(*file, format, tokenizer, {threads, end, nullptr, nullptr}, take));
+  data::TokenizeOptions options;
+  options.threads = threads;
+  options.end_token = behind;
+  options.chat = chat;
+  ZF_ASSIGN_OR_RETURN(const data::TokenizeCounts counts, data::Tokenize(*file, format, tokenizer, options, take));
   ZF_RETURN_IF_ERROR(AddDocument(model, end, document, loss));
   if (loss.tokens == 0) return absl::InvalidArgumentError(absl::StrCat(path, ": has no token whose loss is known"));
   loss.bytes = counts.text_bytes;

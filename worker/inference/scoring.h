@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "worker/inference/inference.h"
+#include "worker/text/chat_template.h"
 #include "worker/text/tokenizer.h"
 
 namespace zerofleet::inference {
@@ -22,9 +23,10 @@ struct DocumentLoss {
 // The loss of each document of a file of text or JSON lines (worker/data/tokenize.h). A document's tokens see those
 // before them, of the same document. Where the tokenizer has a token that ends a text, that stands before a document,
 // so that all its tokens count, and behind it, and counts as its last; elsewhere a document's first token does not
-// count. NotFound, DataLoss for what is not such a file; InvalidArgument if no token is left to count.
+// count. A chat is a document, by `chat`, the tokenizer's template; null: it has none. NotFound, DataLoss for what is
+// not such a file; InvalidArgument if no token is left to count.
 absl::StatusOr<DocumentLoss> LossOfDocuments(InferenceModel& model, const text::Tokenizer& tokenizer,
-                                             const std::string& path, int threads);
+                                             const text::ChatTemplate* chat, const std::string& path, int threads);
 
 struct ChoiceScore {
   int64_t questions = 0;

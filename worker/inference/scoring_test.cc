@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "worker/inference/inference_testing.h"
+#include "worker/text/bpe_tokenizer.h"
+#include "worker/text/chat_template.h"
 
 namespace zerofleet::inference {
 namespace {
@@ -61,13 +63,35 @@ TEST_F(ScoringTest, FaultyQuestionsAreNamedByTheirLine) {
 // A document of bytes has no token before its first, which does not count.
 TEST_F(ScoringTest, DocumentsSeeThemselvesAlone) {
   Overwrite(Path("two.jsonl"), "{\"text\": \"a longer text\"}\n");
-  const auto loss = LossOfDocuments(*model_, *bytes_, Path("two.jsonl"), 1);
+  const auto loss = LossOfDocuments(*model_, *bytes_, nullptr, Path("two.jsonl"), 1);
   ASSERT_TRUE(loss.ok()) << loss.status();
   EXPECT_EQ(loss->documents, 1);
   EXPECT_EQ(loss->tokens, 12);
   EXPECT_EQ(loss->bytes, 13);
   EXPECT_NEAR(loss->nats, Loss("a", " longer text"), 1e-6);
   EXPECT_NEAR(loss->mean_of_documents, loss->nats / 12, 1e-9);
+}
+
+// A template that ends each message with the token that ends a text does not divide the chat.
+TEST_F(ScoringTest, AChatIsADocument) {
+  const auto tokenizer =
+      text::BpeTokenizer::Parse(R"({"added_tokens": [{"id": 3, "content": "</s>", "single_word": false,
+        "lstrip": false, "rstrip": false, "normalized": false, "special": true}],
+        "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2}, "merges": []}})");
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  const auto chat = text::ChatTemplate::Parse("{% for m in messages %}{{ m.content }}</s>{% endfor %}", "");
+  ASSERT_TRUE(chat.ok()) << chat.status();
+  const std::string line =
+      R"({"messages": [{"role": "user", "content": "ab"}, {"role": "assistant", "content": "c"}]})";
+  Overwrite(Path("chats.jsonl"), line + "\n" + R"({"text": "ba"})" + "\n");
+  const auto loss = LossOfDocuments(*model_, **tokenizer, &*chat, Path("chats.jsonl"), 1);
+  ASSERT_TRUE(loss.ok()) << loss.status();
+  EXPECT_EQ(loss->documents, 2);
+  const std::vector<int32_t> first = {0, 1, 3, 2, 3, 3}, second = {1, 0, 3}, before = {3};
+  EXPECT_EQ(loss->tokens, 9);
+  EXPECT_NEAR(loss->nats,
+              model_->ContinuationLoss(before, first).value() + model_->ContinuationLoss(before, second).value(), 1e-6);
+  EXPECT_FALSE(LossOfDocuments(*model_, **tokenizer, nullptr, Path("chats.jsonl"), 1).ok());
 }
 
 }  // namespace
