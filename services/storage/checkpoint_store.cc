@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <iterator>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -252,6 +254,15 @@ absl::StatusOr<coordinator::CommittedStep> CheckpointStore::Commit(v1::Checkpoin
   manifest.set_committed_unix_seconds(unix_seconds);
   manifest.set_writer_version(GetBuildInfo().version);
   checkpoint::DescribeTokenizer(tokenizer_, &manifest);
+  {
+    absl::MutexLock lock(&mutex_);
+    // Ranks note the best save when it begins: if that one failed, the one before it is still the best there is.
+    const int64_t best = manifest.best().saved_step();
+    if (best > 0 && best != manifest.step() && !steps_.contains(best)) {
+      manifest.mutable_best()->set_saved_step(best_.saved_step());
+      manifest.mutable_best()->set_saved_loss(best_.saved_loss());
+    }
+  }
   coordinator::CommittedStep committed{checkpoint::StepDirectory(dir_, manifest.step()), {}};
   const absl::Status status = checkpoint::CommitCheckpoint(
       committed.path, manifest, tokenizer_, [this] { return epoch_->Check(); }, &stored_bytes_);
@@ -266,7 +277,7 @@ absl::StatusOr<coordinator::CommittedStep> CheckpointStore::Commit(v1::Checkpoin
   }
   absl::MutexLock lock(&mutex_);
   steps_.insert(manifest.step());
-  best_step_ = manifest.best().saved_step();
+  best_ = manifest.best();
   committed.warnings = Prune();
   return committed;
 }
@@ -275,12 +286,23 @@ absl::Status CheckpointStore::Verify(const coordinator::VerifyCheckpoint& verify
   return checkpoint::VerifyCheckpoint(verify.path, {verify.step, verify.digest}, &stored_bytes_);
 }
 
+void CheckpointStore::CarryTokenizer(checkpoint::TokenizerFiles files, const std::string& from) {
+  tokenizer_ = std::move(files);
+  const std::string directory = IsDirectory(from) ? from : ParentOf(from);
+  const int64_t step = checkpoint::StepOfDirectory(directory);
+  std::error_code ignored;
+  const bool own = step >= 0 && std::filesystem::equivalent(directory, checkpoint::StepDirectory(dir_, step), ignored);
+  tokenizer_step_ = own ? step : -1;
+}
+
 std::vector<std::string> CheckpointStore::Prune() {
   std::vector<std::string> warnings;
-  const int64_t best = best_step_;
+  const auto may_go = [best = best_.saved_step(), read = tokenizer_step_](int64_t step) {
+    return step != best && step != read;
+  };
   while (static_cast<int64_t>(steps_.size()) > keep_) {
     const auto newest = std::prev(steps_.end(), keep_);
-    const auto found = std::find_if(steps_.begin(), newest, [best](int64_t step) { return step != best; });
+    const auto found = std::find_if(steps_.begin(), newest, may_go);
     if (found == newest) break;
     const int64_t oldest = *found;
     steps_.erase(found);  // whether it can be removed or not: it is not tried at every commit

@@ -61,8 +61,9 @@ class CheckpointStore {
                                                                absl::Duration patience = absl::ZeroDuration(),
                                                                uint64_t generation = 0);
 
-  // What each checkpoint that is committed from now on carries. Before any commit.
-  void CarryTokenizer(checkpoint::TokenizerFiles files) { tokenizer_ = std::move(files); }
+  // What each checkpoint that is committed from now on carries. `from`: where workers read it, too; a checkpoint of
+  // this directory that holds it is kept. Before any commit.
+  void CarryTokenizer(checkpoint::TokenizerFiles files, const std::string& from);
 
   // What the directory's file system is, and how it is weaker than it should be.
   const DirectoryTraits& traits() const { return traits_; }
@@ -112,12 +113,13 @@ class CheckpointStore {
 
   const std::string dir_;
   const int64_t keep_;
-  int64_t best_step_ ABSL_GUARDED_BY(mutex_) = 0;  // kept beside them, as the newest manifest says; 0: none
+  v1::BestLoss best_ ABSL_GUARDED_BY(mutex_);  // of the newest manifest: its save is kept beside them
   const std::unique_ptr<DirectoryLock> lock_;
   const DirectoryTraits traits_;
   const std::unique_ptr<DirectoryEpoch> epoch_;
   checkpoint::TokenizerFiles tokenizer_;
-  bool emptied_ = false;  // and not told yet; Renew's alone
+  int64_t tokenizer_step_ = -1;  // whose checkpoint workers read it from; -1: none's
+  bool emptied_ = false;         // and not told yet; Renew's alone
   absl::Mutex mutex_;
   std::atomic<int64_t> stored_bytes_ = 0;
   std::set<int64_t> steps_ ABSL_GUARDED_BY(mutex_);  // committed and not set aside

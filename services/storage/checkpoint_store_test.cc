@@ -95,6 +95,20 @@ TEST_F(CheckpointStoreTest, TheBestIsKeptBesideThem) {
   EXPECT_THAT(commit(40, 10), testing::UnorderedElementsAre(10, 30, 40));
   EXPECT_THAT(commit(50, 50), testing::UnorderedElementsAre(40, 50));
   EXPECT_THAT(commit(60, 50), testing::UnorderedElementsAre(50, 60));
+  // The save of step 65 failed.
+  EXPECT_THAT(commit(70, 65), testing::UnorderedElementsAre(50, 60, 70));
+  EXPECT_THAT(commit(80, 65), testing::UnorderedElementsAre(50, 70, 80));
+  EXPECT_EQ(checkpoint::ReadManifest(checkpoint::StepDirectory(directory_, 80))->best().saved_step(), 50);
+}
+
+TEST_F(CheckpointStoreTest, WhatWorkersReadTheTokenizerFromIsKept) {
+  ASSERT_TRUE(Commit(10).ok());
+  store_->CarryTokenizer({}, checkpoint::StepDirectory(directory_, 10));
+  for (const int64_t step : {20, 30, 40}) ASSERT_TRUE(Commit(step).ok());
+  EXPECT_THAT(Steps(), testing::UnorderedElementsAre(10, 30, 40));
+  store_->CarryTokenizer({}, Path("elsewhere/step-00000010/tokenizer.json"));
+  ASSERT_TRUE(Commit(50).ok());
+  EXPECT_THAT(Steps(), testing::UnorderedElementsAre(40, 50));
 }
 
 // So that whoever watches can tell a large commit from one that hangs.

@@ -66,7 +66,7 @@ struct Opening {
                         CheckpointStore::Open(dir(), config.checkpoint().keep(), patience, storage.state.generation));
     absl::StatusOr<checkpoint::TokenizerFiles> tokenizer = checkpoint::ReadTokenizerFiles(config.data().tokenizer());
     if (!tokenizer.ok()) return Annotate(tokenizer.status(), "data.tokenizer");
-    storage.store->CarryTokenizer(*std::move(tokenizer));
+    storage.store->CarryTokenizer(*std::move(tokenizer), config.data().tokenizer());
     storage.one_file_system = state_traits.device == storage.store->traits().device;
     return absl::OkStatus();
   }
