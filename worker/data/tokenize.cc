@@ -29,7 +29,7 @@ constexpr char kMessagesKey[] = "messages", kRoleKey[] = "role", kAssistant[] = 
 // templates name where they are given no date.
 constexpr std::time_t kDayOfChats = 1721952000;
 
-bool HasRole(const nlohmann::json& message) {
+bool HasRole(const nlohmann::ordered_json& message) {
   return message.is_object() && message.contains(kRoleKey) && message[kRoleKey].is_string();
 }
 
@@ -57,7 +57,8 @@ absl::StatusOr<ChatText> RenderChat(const text::ChatTemplate& chat, const nlohma
     before.push_back(message);
     if (!is_answer) continue;
     ZF_ASSIGN_OR_RETURN(const std::string whole, chat.Render(before, /*answer=*/false, kDayOfChats));
-    const bool apart = result.text.starts_with(whole) && whole.starts_with(prompt);
+    const size_t end_before = result.answers.empty() ? 0 : result.answers.back().end;
+    const bool apart = result.text.starts_with(whole) && whole.starts_with(prompt) && prompt.size() >= end_before;
     if (!apart) {
       return absl::DataLossError(
           "the chat template changes what stands before an answer, so that its tokens cannot be told apart");
@@ -172,7 +173,8 @@ class Encoder {
   absl::Status EncodeLine(std::string_view line, Block& block) const {
     ZF_ASSIGN_OR_RETURN(const nlohmann::json document, ParseJson(line));
     const bool is_chat = document.is_object() && document.contains(kMessagesKey) && !document.contains(kTextKey);
-    if (is_chat) return EncodeChat(document[kMessagesKey], block);
+    // Templates may print a message's parts, such as a tool's arguments, with their keys as they were written.
+    if (is_chat) return EncodeChat(nlohmann::ordered_json::parse(line)[kMessagesKey], block);
     if (options_.answers) return EncodeAnswer(document, block);
     if (!document.is_object()) return absl::DataLossError("must be an object, such as {\"text\": \"...\"}");
     const auto text = document.find(kTextKey);
@@ -196,7 +198,7 @@ class Encoder {
   }
 
   // The template has ended the last answer: the token behind the document, which packing needs, does not count.
-  absl::Status EncodeChat(const nlohmann::json& messages, Block& block) const {
+  absl::Status EncodeChat(const nlohmann::ordered_json& messages, Block& block) const {
     if (options_.chat == nullptr) {
       return absl::DataLossError("has \"messages\", and the tokenizer has no chat template");
     }
@@ -205,13 +207,12 @@ class Encoder {
       return absl::DataLossError("\"messages\" must be a list of objects that have a \"role\" each");
     }
     if (!options_.answers) {
-      ZF_ASSIGN_OR_RETURN(const std::string text,
-                          options_.chat->Render(nlohmann::ordered_json(messages), /*answer=*/false, kDayOfChats));
+      ZF_ASSIGN_OR_RETURN(const std::string text, options_.chat->Render(messages, /*answer=*/false, kDayOfChats));
       ZF_RETURN_IF_ERROR(Append(text, block));
       End(block);
       return absl::OkStatus();
     }
-    ZF_ASSIGN_OR_RETURN(const ChatText chat, RenderChat(*options_.chat, nlohmann::ordered_json(messages)));
+    ZF_ASSIGN_OR_RETURN(const ChatText chat, RenderChat(*options_.chat, messages));
     const std::string_view text = chat.text;
     size_t at = 0;
     for (const ChatText::Answer& answer : chat.answers) {
