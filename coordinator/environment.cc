@@ -63,6 +63,7 @@ std::string RemedyOf(const std::string& name) {
   constexpr char kWarn[] = "agreement: warn goes on with numbers that may differ in their last bits";
   if (name == kTrainingData || name == kValidationData)
     return "give all ranks the same files; agreement: warn goes on with what each has";
+  if (name == kTokensOfText) return "give all ranks the same tokenizer_config.json and chat template";
   if (name == kInstructionSet || name == kLibraryInstructionSet) {
     return absl::StrCat("device_isa pins all ranks to the lesser one; ", kWarn);
   }

@@ -17,6 +17,7 @@ namespace zerofleet::coordinator {
 // Facts whose difference has a remedy, by the names that workers give them.
 inline constexpr char kInstructionSet[] = "instruction set", kLibraryInstructionSet[] = "oneDNN's instruction set";
 inline constexpr char kTrainingData[] = "training data", kValidationData[] = "validation data";
+inline constexpr char kTokensOfText[] = "tokens of text";  // by what they are made beside the tokenizer
 
 // Members whose environment is not the fleet's.
 struct Strangers {

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/digest.h"
@@ -158,6 +159,13 @@ absl::StatusOr<std::string> TextTokenizer::LoadChat() {
   return chat_->digest();
 }
 
+std::string TextTokenizer::Makers() const {
+  std::string makers;
+  if (!end_setting_.empty()) makers = absl::StrCat("end token ", absl::CHexEscape(end_setting_.substr(0, 60)));
+  if (chat_) absl::StrAppend(&makers, makers.empty() ? "" : ", ", "chat template ", chat_->digest());
+  return makers;
+}
+
 absl::StatusOr<std::optional<int32_t>> TextTokenizer::EndToken() {
   ZF_RETURN_IF_ERROR(Load());
   return tokenizer_->end_of_text();
@@ -176,9 +184,11 @@ absl::StatusOr<TextTokens> TextTokenizer::Open(const TokenFile& text, const Toke
   if (format.json_lines()) {
     ZF_ASSIGN_OR_RETURN(chat, LoadChat());
   }
+  end_setting_ = text::EndTokenSetting(name_);
   const std::string key = Digest128(absl::StrCat(
       kVersion, " ", text.Contents(), " ", format.name, " ", static_cast<int>(format.compression), " ", digest, " ",
-      options_.end_token ? absl::StrCat(*options_.end_token) : "own", answers_ ? " answers" : "", chat));
+      options_.end_token ? absl::StrCat(*options_.end_token) : absl::StrCat("own", end_setting_),
+      answers_ ? " answers" : "", chat));
   if (options_.directory.empty()) return MakeInMemory(text, format, key);
   const std::string path = JoinPath(options_.directory, absl::StrCat(key, ".tokens"));
   if (std::optional<TextTokens> found = Find(path, key)) return *std::move(found);

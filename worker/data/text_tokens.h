@@ -56,6 +56,10 @@ class TextTokenizer {
   // text that is not JSON lines.
   absl::StatusOr<TextTokens> Open(const TokenFile& text, const TokenFormat& format);
 
+  // What else than the text and the tokenizer makes the tokens of what was opened until now: "end token "</s>", chat
+  // template 0123..."; empty where nothing does.
+  std::string Makers() const;
+
   // The token that ends a text. Errors as Open's.
   absl::StatusOr<std::optional<int32_t>> EndToken();
 
@@ -71,6 +75,7 @@ class TextTokenizer {
   const TextOptions options_;
   std::unique_ptr<text::Tokenizer> tokenizer_;
   std::optional<text::ChatTemplate> chat_;
+  std::string end_setting_;  // text::EndTokenSetting, once text was opened
 };
 
 }  // namespace zerofleet::data

@@ -54,7 +54,9 @@ class TextTokensTest : public ::testing::Test {
     const absl::StatusOr<TokenFormat> format = RecogniseFormat({path, file->bytes(), file->head(), ""}, "auto");
     if (!format.ok()) return format.status();
     TextTokenizer tokenizer(config_, options_);
-    return tokenizer.Open(*file, *format);
+    absl::StatusOr<TextTokens> tokens = tokenizer.Open(*file, *format);
+    makers_ = tokenizer.Makers();
+    return tokens;
   }
   std::vector<int> Ids(const std::string& path) {
     const absl::StatusOr<TextTokens> tokens = Open(path);
@@ -71,6 +73,7 @@ class TextTokensTest : public ::testing::Test {
   std::string directory_;
   v1::DataConfig config_;
   TextOptions options_;
+  std::string makers_;  // of what was opened last
 };
 
 // Says c before what a user says, and a before an answer.
@@ -87,6 +90,33 @@ TEST_F(TextTokensTest, AChatIsItsTemplatesText) {
   // Its tokens are another template's no more.
   Write("chat_template.jinja", "{% for m in messages %}{{ m.content }}{% endfor %}");
   EXPECT_THAT(Ids(JoinPath(directory_, "a.jsonl")), ElementsAre(1, 3, 2, 4));
+}
+
+TEST_F(TextTokensTest, AnotherEndTokenMakesOtherTokens) {
+  const std::string text = Write("a.txt", "ab");
+  const std::vector<int> before = Ids(text);
+  Write("tokenizer_config.json", R"({"eos_token": {"content": "c"}})");
+  const std::vector<int> after = Ids(text);
+  EXPECT_EQ(before.size(), after.size());
+  EXPECT_NE(before.back(), after.back());
+  EXPECT_EQ(after.back(), 3);
+}
+
+TEST_F(TextTokensTest, WhatMakesTokensBesideTheTokenizerIsTold) {
+  ASSERT_TRUE(Open(Write("a.txt", "ab")).ok());
+  EXPECT_EQ(makers_, "");
+  Write("tokenizer_config.json", R"({"eos_token": "c"})");
+  ASSERT_TRUE(Open(Write("a.txt", "ab")).ok());
+  EXPECT_EQ(makers_, R"(end token \"c\")");
+  Write("chat_template.jinja", kChatTemplate);
+  ASSERT_TRUE(Open(Write("a.jsonl", kChat)).ok());
+  EXPECT_THAT(makers_, HasSubstr(", chat template "));
+}
+
+TEST_F(TextTokensTest, AChatKeepsTheOrderOfItsKeys) {
+  Write("chat_template.jinja", "{% for m in messages %}{% for key in m.content %}{{ key }}{% endfor %}{% endfor %}");
+  EXPECT_THAT(Ids(Write("a.jsonl", R"({"messages":[{"role":"tool","content":{"c":1,"b":2,"a":3}}]})")),
+              ElementsAre(3, 1, 0, 4));
 }
 
 TEST_F(TextTokensTest, OfAChatTheAnswersCount) {
@@ -111,6 +141,13 @@ TEST_F(TextTokensTest, AChatThatCannotBeReadIsRefusedByItsLine) {
   Write("chat_template.jinja", "{% for m in messages %}{{ m.content }}{% if loop.last %}a{% endif %}{% endfor %}");
   config_.set_loss_on("assistant");
   EXPECT_THAT(Error(Write("c.jsonl", kChat)), HasSubstr("the chat template changes what stands before an answer"));
+  // The last answer is open where another is to follow, so that one ends behind the beginning of the next.
+  Write("chat_template.jinja",
+        "{% for m in messages %}{{ m.content }}{% if not (loop.last and add_generation_prompt) %}c{% endif %}"
+        "{% endfor %}");
+  EXPECT_THAT(Error(Write("d.jsonl", R"({"messages":[{"role":"user","content":"b"},)"
+                                     R"({"role":"assistant","content":"a"},{"role":"assistant","content":"b"}]})")),
+              HasSubstr("the chat template changes what stands before an answer"));
 }
 
 TEST_F(TextTokensTest, ATextIsOneDocumentAndEndsWithItsToken) {

@@ -19,7 +19,6 @@ namespace {
 
 constexpr int32_t kMaxTokenId = 1 << 24;
 
-constexpr char kEndKey[] = "eos_token";
 // What GPT-2, Llama 2, Llama 3, Gemma and ChatML call the token that ends a text.
 constexpr const char* kEndNames[] = {"<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>", "<|im_end|>"};
 
@@ -127,12 +126,12 @@ absl::Status BpeTokenizer::FindEndOfText(std::string_view config) {
   if (!config.empty()) {
     const absl::StatusOr<nlohmann::json> file = ParseJson(config);
     if (!file.ok()) return Annotate(file.status(), kTokenizerConfigFile);
-    nlohmann::json name = file->is_object() ? Part(*file, kEndKey) : nlohmann::json();
+    nlohmann::json name = file->is_object() ? Part(*file, kEndTokenKey) : nlohmann::json();
     if (name.is_object()) name = Part(name, "content");
     if (name.is_string()) {
       end_of_text_ = id_of(name.get_ref<const std::string&>());
       if (end_of_text_) return absl::OkStatus();
-      return absl::InvalidArgumentError(absl::StrCat(kTokenizerConfigFile, ": ", kEndKey, ": '",
+      return absl::InvalidArgumentError(absl::StrCat(kTokenizerConfigFile, ": ", kEndTokenKey, ": '",
                                                      name.get_ref<const std::string&>(),
                                                      "' is no token of the tokenizer"));
     }

@@ -20,6 +20,7 @@ namespace zerofleet::text {
 inline constexpr char kBytes[] = "bytes";
 // The files of a tokenizer: one makes it, another says which token ends a text.
 inline constexpr char kTokenizerFile[] = "tokenizer.json", kTokenizerConfigFile[] = "tokenizer_config.json";
+inline constexpr char kEndTokenKey[] = "eos_token";  // of that file
 inline constexpr char kSentencePieceFile[] = "tokenizer.model", kTiktokenEnding[] = ".tiktoken";
 // Those that make one, in the order in which a folder is looked through.
 inline constexpr const char* kTokenizerFiles[] = {kTokenizerFile,         kSentencePieceFile,    "gpt2.tiktoken",
@@ -28,6 +29,9 @@ inline constexpr const char* kTokenizerFiles[] = {kTokenizerFile,         kSente
 // The file that `name`, a value of data.tokenizer that is not kBytes, stands for: itself, or the first of
 // kTokenizerFiles in it; kTokenizerFile if there is none.
 std::string TokenizerPath(const std::string& name);
+// What the tokenizer_config.json beside a value of data.tokenizer says of the token that ends a text, as JSON; empty
+// where it says nothing that can be read. Part of what makes the tokens of a text, and not of a tokenizer's digest.
+std::string EndTokenSetting(const std::string& name);
 // Under which of kTokenizerFiles a copy of the file at `path` is kept.
 std::string KeptTokenizerName(const std::string& path, std::string_view contents);
 

@@ -4,6 +4,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "base/status.h"
+#include "proto/json.h"
+#include "proto/json_parse.h"
 #include "worker/text/bpe_tokenizer.h"
 #include "worker/text/sentencepiece_tokenizer.h"
 #include "worker/text/tiktoken.h"
@@ -55,6 +57,17 @@ std::string TokenizerPath(const std::string& name) {
     if (FileExists(JoinPath(name, file))) return JoinPath(name, file);
   }
   return JoinPath(name, kTokenizerFile);
+}
+
+std::string EndTokenSetting(const std::string& name) {
+  if (name == kBytes) return "";
+  const auto config = ReadSmallFile(JoinPath(ParentOf(TokenizerPath(name)), kTokenizerConfigFile), kMostConfigBytes);
+  if (!config.ok()) return "";
+  const absl::StatusOr<nlohmann::json> file = ParseJson(*config);
+  if (!file.ok() || !file->is_object() || !file->contains(kEndTokenKey)) return "";
+  const nlohmann::json& setting = (*file)[kEndTokenKey];
+  return DumpJson(
+      nlohmann::ordered_json(setting.is_object() && setting.contains("content") ? setting["content"] : setting));
 }
 
 std::string KeptTokenizerName(const std::string& path, std::string_view contents) {
