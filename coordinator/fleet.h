@@ -202,6 +202,7 @@ struct Loading {
   size_t candidate = 0;                      // index of the checkpoint being loaded
   std::optional<SnapshotChoice> snapshot;    // being loaded instead
   std::optional<Verification> verification;  // under way; one that an earlier view asked for is as good
+  std::string initial;                       // XXH3-128 of init_from's manifest, as told; empty: not read yet
 };
 
 // A step as it was reported.

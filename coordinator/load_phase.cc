@@ -242,6 +242,15 @@ void OnLoadResult(Fleet& fleet, Member& member, const v1::LoadResult& result, do
                            : !result.has_snapshot() && result.path() == CandidatePath(fleet);
   if (!awaited) return;  // of a candidate given up
   if (result.ok()) {
+    const std::string& initial = result.initial_xxh3_128();
+    if (fleet.loading.initial.empty()) fleet.loading.initial = initial;
+    if (!initial.empty() && initial != fleet.loading.initial) {
+      return FailFleet(fleet,
+                       absl::FailedPreconditionError(absl::StrCat(
+                           "init_from: ", NameOf(member), " has read weights whose manifest has XXH3-128 ", initial,
+                           ", and this run began with ", fleet.loading.initial, "; every rank needs the same ones")),
+                       member.rank);
+    }
     fleet.loading.progress = now;
     member.state = MemberState::kReady;
     member.samples_consumed = result.samples_consumed();

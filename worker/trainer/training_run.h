@@ -59,6 +59,8 @@ class TrainingRun {
   std::string config_digest() const;
   // What it reads and computes with.
   Environment environment() const;
+  // The part that a checkpoint tells: what it computes with, and by what text becomes tokens.
+  Environment StoredEnvironment() const;
   // The meter of its saves, over all views.
   std::shared_ptr<const SaveMeter> saves() const { return saves_; }
   int64_t parameters() const { return spec_.parameters(); }
@@ -88,6 +90,7 @@ class TrainingRun {
   StateLoader loader();
   // By what it has loaded; 0 without.
   int64_t samples_loaded() const { return view_->loaded_samples; }
+  const std::string& initial_digest() const { return view_->initial_digest; }
   // With every rank loaded, weights at least (or none, `loaded` false: fresh weights): completes the parameters,
   // measures the peak. In a recovery that is measured briefly, and only if this process has not measured it in an
   // earlier view.

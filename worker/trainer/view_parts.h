@@ -75,6 +75,7 @@ struct ViewParts {
   v1::Receipt loaded_receipt;
   device::StepControl loaded_control;
   std::string base_digest;       // of the manifest that frozen weights were read from; empty: nothing is frozen
+  std::string initial_digest;    // of init_from's manifest, where its weights were loaded; else empty
   bool loaded_own_part = false;  // of the state, and nothing that other ranks own
   struct LaunchTime {
     double at, learning_rate;

@@ -88,6 +88,8 @@ absl::Status WorkerLife::LoadUntilStart() {
     answer.mutable_load_result()->set_ok(status.ok());
     answer.mutable_load_result()->set_path(load.path());
     answer.mutable_load_result()->set_samples_consumed(resumed && status.ok() ? run_->samples_loaded() : 0);
+    const bool began = status.ok() && !load.has_snapshot() && load.path().empty();
+    if (began) answer.mutable_load_result()->set_initial_xxh3_128(run_->initial_digest());
     if (load.has_snapshot()) *answer.mutable_load_result()->mutable_snapshot() = load.snapshot();
     if (!status.ok()) *answer.mutable_load_result()->mutable_failure() = FailureOf(status, 0);
     ZF_KILL_POINT("worker/loaded");
