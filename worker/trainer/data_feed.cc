@@ -48,7 +48,27 @@ absl::StatusOr<std::unique_ptr<DataFeed>> DataFeed::Open(const v1::Config& confi
   const auto& weights = config.data().train_weights();
   feed->order_ = std::make_unique<data::Mixture>(config.seed(), feed->training_->samples_by_path(),
                                                  std::vector<int64_t>(weights.begin(), weights.end()));
+  ZF_RETURN_IF_ERROR(feed->CheckCounted());
+  feed->token_makers_ = tokenizer.Makers();
   return feed;
+}
+
+absl::Status DataFeed::CheckCounted() const {
+  if (!marks_targets()) return absl::OkStatus();
+  const auto none = [](const std::string& key, const std::string& what) {
+    return absl::OutOfRangeError(
+        absl::StrCat(key, ": no token of ", what, " counts in the loss (data.loss_on, data.packing)"));
+  };
+  int64_t sample = 0;
+  while (sample < training_->samples() && training_->Counted(sample) == 0) ++sample;
+  if (sample == training_->samples()) return none("data.train", "its samples");
+  for (int set = 0; set < std::ssize(validation_sets_); ++set) {
+    if (CountedForEvaluation(set) > 0) continue;
+    const std::string& name = validation_sets_[set].name;
+    return none(name.empty() ? "data.validation" : absl::StrCat("data.validation.", name),
+                absl::StrCat("the ", EvaluationSamples(set), " samples that are evaluated"));
+  }
+  return absl::OkStatus();
 }
 
 void DataFeed::FindValidationSets() {
@@ -169,12 +189,15 @@ int64_t DataFeed::EvaluationSamples(int set) const {
 }
 
 int64_t DataFeed::EvaluationTokens(int set) const {
-  if (!marks_targets()) return EvaluationSamples(set) * config_.model().context();
+  return marks_targets() ? CountedForEvaluation(set) : EvaluationSamples(set) * config_.model().context();
+}
+
+int64_t DataFeed::CountedForEvaluation(int set) const {
   int64_t counted = 0;
   for (int64_t i = 0; i < EvaluationSamples(set); ++i) {
     counted += validation_->Counted(validation_sets_[set].first_sample + i);
   }
-  return std::max<int64_t>(1, counted);
+  return counted;
 }
 
 int64_t DataFeed::EvaluationPasses(int set) const {

@@ -47,6 +47,8 @@ class DataFeed {
 
   // What it reads, for a checkpoint.
   v1::DataFingerprint Fingerprint() const;
+  // data::TextTokenizer::Makers; empty without text.
+  const std::string& token_makers() const { return token_makers_; }
   // How the files for training differ from those before; and those for validation, if there were and are any, which
   // change no step.
   struct Changes {
@@ -93,6 +95,9 @@ class DataFeed {
   int64_t SinceCursor(int64_t step) const { return coordinator::SequencesBetween(config_.batch(), cursor_step_, step); }
   explicit DataFeed(const v1::Config& config) : config_(config) {}
   void FindValidationSets();
+  // OutOfRange where no token of the training data counts, or none of a validation set that is evaluated.
+  absl::Status CheckCounted() const;
+  int64_t CountedForEvaluation(int set) const;
   // Whether some targets do not count.
   bool marks_targets() const { return config_.data().packing() || config_.data().loss_on() == "assistant"; }
   int64_t EvaluationSamples(int set) const;
@@ -104,6 +109,7 @@ class DataFeed {
 
   const v1::Config config_;
   std::unique_ptr<data::Dataset> training_, validation_;
+  std::string token_makers_;
   std::vector<ValidationSet> validation_sets_;
   std::vector<int64_t> named_;  // of the batch that Name made last
   std::unique_ptr<data::Mixture> order_;

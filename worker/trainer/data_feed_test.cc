@@ -234,6 +234,25 @@ TEST_F(DataFeedTest, SaysWhatItHasTakenOfEachSet) {
   EXPECT_EQ(shares[0].epochs(), 24.0 / 33);
 }
 
+TEST_F(DataFeedTest, DataOfWhichNothingCountsAreRefused) {
+  const std::string counts = path_ + ".begin", none = path_ + ".end";
+  ASSERT_TRUE(WriteFileAtomically(counts, R"({"prompt": "ab", "completion": "cdefghijk"})").ok());
+  ASSERT_TRUE(WriteFileAtomically(none, R"({"prompt": "abcdefghijk", "completion": ""})").ok());
+  v1::Config config = Config(1, 1);
+  v1::DataConfig& data = *config.mutable_data();
+  data.set_format("jsonl");
+  data.set_loss_on("assistant");
+  const auto error = [&](const std::string& train, const std::string& validation) {
+    data.set_train(0, train);
+    data.set_validation(0, validation);
+    return std::string(DataFeed::Open(config).status().message());
+  };
+  EXPECT_EQ(error(counts, counts), "");
+  EXPECT_EQ(error(none, counts), "data.train: no token of its samples counts in the loss (data.loss_on, data.packing)");
+  data.add_validation_sets("held");
+  EXPECT_THAT(error(counts, none), testing::StartsWith("data.validation.held: no token of the 2 samples that are"));
+}
+
 TEST_F(DataFeedTest, EachNamedSetIsEvaluatedByItself) {
   v1::Config config = Mixed(1);
   *config.mutable_data()->mutable_validation() = config.data().train();

@@ -135,6 +135,14 @@ const std::vector<Rule>& LearningRules() {
              "must be all, or the name of a set of data.validation, with evaluate.every_steps above 0, got \"",
              absl::CHexEscape(c.evaluate().best()), "\"");
        }},
+      {{"data.validation", "evaluate.best"},
+       [](const LearningConfig& c) {
+         const auto& sets = c.data().validation_sets();
+         return std::find(sets.begin(), sets.end(), "all") != sets.end();
+       },
+       [](const LearningConfig&) -> std::string {
+         return "a set cannot be named all, which is every set's loss together (evaluate.best)";
+       }},
       {{"evaluate.patience", "evaluate.best"},
        [](const LearningConfig& c) { return c.evaluate().patience() > 0 && c.evaluate().best().empty(); },
        [](const LearningConfig&) -> std::string {
