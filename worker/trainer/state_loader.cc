@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "coordinator/batch_shares.h"
+#include "coordinator/environment.h"
 #include "worker/checkpoint/catalog.h"
 #include "worker/checkpoint/same_model.h"
 #include "worker/checkpoint/shard_reader.h"
@@ -52,13 +53,11 @@ absl::StatusOr<LoadedFrom> StateLoader::Load(const std::string& step_dir, const 
     note(absl::StrCat("checkpoint ", step_dir, " holds no average of the weights (ema): it begins with its weights"));
   }
   ZF_RETURN_IF_ERROR(NoFaultOf(step_dir, LoadFrozen()));
-  if (view_.base_digest != manifest.base_xxh3_128()) {
-    return absl::OutOfRangeError(absl::StrCat("init_from: ", config_.init_from(), " has XXH3-128 ", view_.base_digest,
-                                              ", but the frozen weights beside which checkpoint ", step_dir,
-                                              " was trained had ", manifest.base_xxh3_128(), "; name those"));
-  }
+  ZF_RETURN_IF_ERROR(CheckBase(manifest, absl::StrCat("checkpoint ", step_dir)));
   view_.loaded_samples = manifest.data_cursor().samples_consumed();
   view_.loaded_best = manifest.best();
+  const v1::EvaluateConfig &was = manifest.config().evaluate(), &is = config_.evaluate();
+  if (was.best() != is.best() || was.weights() != is.weights()) view_.loaded_best.Clear();  // another loss
   view_.loaded_receipt = manifest.receipt();
   view_.loaded_receipt.clear_previous_xxh3_128();  // the coordinator's to say
   view_.loaded_control = ControlOf(manifest);
@@ -66,11 +65,24 @@ absl::StatusOr<LoadedFrom> StateLoader::Load(const std::string& step_dir, const 
   return kept ? LoadedFrom::kMemory : LoadedFrom::kStorage;
 }
 
+absl::Status StateLoader::CheckBase(const v1::CheckpointManifest& manifest, const std::string& state) const {
+  if (view_.base_digest == manifest.base_xxh3_128()) return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrCat("init_from: ", config_.init_from(), " has XXH3-128 ", view_.base_digest,
+                                            ", but the frozen weights beside which ", state, " was trained had ",
+                                            manifest.base_xxh3_128(), "; name those"));
+}
+
 absl::Status StateLoader::CheckData(const v1::CheckpointManifest& manifest, const std::string& step_dir,
                                     const std::function<void(const std::string&)>& note) const {
   if (!manifest.has_data()) return absl::OkStatus();
-  const DataFeed::Changes changes = feed_.ChangesSince(manifest.data());
-  const std::string &training = changes.training.text, &validation = changes.validation.text;
+  DataFeed::Changes changes = feed_.ChangesSince(manifest.data());
+  std::string &training = changes.training.text, &validation = changes.validation.text;
+  for (const v1::Fact& fact : manifest.environment()) {
+    if (fact.name() != coordinator::kTokensOfText || fact.value() == feed_.token_makers()) continue;
+    absl::StrAppend(&training, training.empty() ? "" : "; ", "its text was made into tokens by ", fact.value(),
+                    ", now by ", feed_.token_makers().empty() ? "the tokenizer alone" : feed_.token_makers());
+    changes.training.only_grew = false;
+  }
   if (training.empty() && validation.empty()) return absl::OkStatus();
   const std::string text = absl::StrCat("the data are not those of checkpoint ", step_dir, ": ", training,
                                         training.empty() || validation.empty() ? "" : "; ", validation);
@@ -101,8 +113,7 @@ void StateLoader::NoteOtherBits(const v1::CheckpointManifest& manifest, const st
 absl::Status StateLoader::Restore(const v1::SnapshotId& snapshot) {
   ZF_ASSIGN_OR_RETURN(const v1::ReplicaHeader held,
                       snapshots_.CopyTo(snapshot, view_.engine->state(), device_, *view_.stream));
-  HasLoaded(held);
-  return Annotate(LoadFrozen(), "init_from");
+  return HasLoaded(held);
 }
 
 absl::Status StateLoader::RestoreFromPeer(
@@ -115,20 +126,21 @@ absl::Status StateLoader::RestoreFromPeer(
   StateSink state(snapshots_, wanted, view_.engine->state(), device_, *view_.stream);
   IncomingSnapshot incoming(state);
   ZF_RETURN_IF_ERROR(get(wanted, incoming));
-  HasLoaded(state.header());
-  return Annotate(LoadFrozen(), "init_from");
+  return HasLoaded(state.header());
 }
 
-void StateLoader::HasLoaded(const v1::ReplicaHeader& part) {
+absl::Status StateLoader::HasLoaded(const v1::ReplicaHeader& part) {
   view_.loaded_samples = part.manifest().data_cursor().samples_consumed();
   view_.loaded_best = part.manifest().best();
   view_.loaded_receipt = part.manifest().receipt();
   view_.loaded_control = ControlOf(part.manifest());
   view_.loaded_own_part = true;
+  ZF_RETURN_IF_ERROR(Annotate(LoadFrozen(), "init_from"));
+  return CheckBase(part.manifest(), absl::StrCat("the snapshot of step ", part.manifest().step()));
 }
 
 absl::Status StateLoader::LoadWeights(const std::string& step_dir) {
-  ZF_ASSIGN_OR_RETURN(const v1::CheckpointManifest manifest, checkpoint::ReadManifest(step_dir));
+  ZF_ASSIGN_OR_RETURN(const v1::CheckpointManifest manifest, checkpoint::ReadManifest(step_dir, &view_.initial_digest));
   ZF_RETURN_IF_ERROR(checkpoint::CheckBaseModel(manifest, config_.model(), step_dir));
   ZF_RETURN_IF_ERROR(ReadShards(step_dir, manifest, /*with_states=*/false));
   ZF_RETURN_IF_ERROR(LoadFrozen());

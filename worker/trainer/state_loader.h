@@ -59,7 +59,9 @@ class StateLoader {
                                const std::function<absl::Status(const v1::SnapshotShard&, IncomingSnapshot&)>& get);
 
  private:
-  void HasLoaded(const v1::ReplicaHeader& part);
+  absl::Status HasLoaded(const v1::ReplicaHeader& part);
+  // OutOfRange where the frozen weights that were read are not those beside which `state` was trained.
+  absl::Status CheckBase(const v1::CheckpointManifest& manifest, const std::string& state) const;
   // Every rank compares what it reads itself.
   absl::Status CheckData(const v1::CheckpointManifest& manifest, const std::string& step_dir,
                          const std::function<void(const std::string&)>& note) const;

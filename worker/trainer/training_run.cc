@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "coordinator/batch_shares.h"
 #include "coordinator/config_digest.h"
+#include "coordinator/environment.h"
 #include "worker/checkpoint/catalog.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/receipt.h"
@@ -141,7 +142,16 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Conf
 Environment TrainingRun::environment() const {
   Environment environment;
   if (!model::IsForeign(config_.model())) environment = DataOf(feed_->Fingerprint());
-  environment.MergeFrom(arithmetic_);
+  environment.MergeFrom(StoredEnvironment());
+  return environment;
+}
+
+Environment TrainingRun::StoredEnvironment() const {
+  Environment environment = arithmetic_;
+  if (feed_->token_makers().empty()) return environment;
+  v1::Fact& fact = *environment.Add();
+  fact.set_name(coordinator::kTokensOfText);
+  fact.set_value(feed_->token_makers());
   return environment;
 }
 
@@ -442,7 +452,7 @@ absl::Status TrainingRun::Save(int64_t step, std::function<void(v1::ShardWritten
   if (view_->checkpointer->MustReserve()) ZF_RETURN_IF_ERROR(view_->engine->Finish());
   if (view_->mesh.rank() == 0) {
     written = [written = std::move(written), data = feed_->Fingerprint(),
-               environment = arithmetic_](v1::ShardWritten shard) {
+               environment = StoredEnvironment()](v1::ShardWritten shard) {
       *shard.mutable_data() = data;
       *shard.mutable_environment() = environment;
       written(std::move(shard));
