@@ -145,7 +145,7 @@ def judge(samples):
                 grown.append(f"{role}: {column} grew from {third} in the third quarter to {last} in the last")
     most_log = max(each["log_bytes"] for each in samples)
     rows.append(("all", "log_bytes", before[-1]["log_bytes"], most_log))
-    if most_log > MOST_LOG_BYTES * len(samples[0]["processes"]):
+    if most_log > MOST_LOG_BYTES * max(len(each["processes"]) for each in samples):
         grown.append(f"the logs grew to {most_log} bytes")
     return rows, grown
 
