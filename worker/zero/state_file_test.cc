@@ -78,15 +78,23 @@ TEST(StateFile, HoldsThreeTilesInMemory) {
   });
 }
 
+// The states of a lone rank, without a fleet around them.
+struct FileOfSeveralTiles {
+  const FleetSetup setup = FleetOfSeveralTiles(2);
+  const ZeroLayout layout{*model::ModelSpec::Create(setup.model),
+                          {.stage = 2, .dtype = setup.dtype, .placement = kStatesInFile}};
+  const std::unique_ptr<device::Device> device = *device::CreateDevice({.kind = "cpu", .threads = 1});
+  const std::unique_ptr<memory::Arena> arena =
+      *memory::Arena::Create(memory::MemoryPlan{StateFile::Rows(layout)}, memory::Space::kHost, *device);
+  const std::unique_ptr<memory::ScratchFile> scratch =
+      *memory::ScratchFile::Create(Directory(), "states", StateFile::FileBytes(layout));
+  StateFile file{layout, *scratch, *arena};
+};
+
 // Every state is read and written once a step.
 TEST(StateFile, MovesEachByteOnceAStep) {
-  FleetSetup setup = FleetOfSeveralTiles(2);
-  const ZeroLayout layout(*model::ModelSpec::Create(setup.model),
-                          {.stage = 2, .dtype = setup.dtype, .placement = kStatesInFile});
-  const auto device = *device::CreateDevice({.kind = "cpu", .threads = 1});
-  const auto arena = *memory::Arena::Create(memory::MemoryPlan{StateFile::Rows(layout)}, memory::Space::kHost, *device);
-  const auto scratch = *memory::ScratchFile::Create(Directory(), "states", StateFile::FileBytes(layout));
-  StateFile file(layout, *scratch, *arena);
+  FileOfSeveralTiles states;
+  StateFile& file = states.file;
   const auto pass = [&](bool fills) {
     for (size_t t = 0; t < file.tiles().size(); ++t) {
       ASSERT_TRUE((fills ? file.OpenToFill(t) : file.Open(t)).ok());
@@ -96,21 +104,16 @@ TEST(StateFile, MovesEachByteOnceAStep) {
   pass(true);
   pass(false);
   std::vector<float> one(1);  // behind all that is under way
-  ASSERT_TRUE(file.CopyOut(0, layout.Updated(0).state_offset, 1, reinterpret_cast<std::byte*>(one.data())).ok());
-  const int64_t all = StateFile::FileBytes(layout);
+  ASSERT_TRUE(file.CopyOut(0, states.layout.Updated(0).state_offset, 1, reinterpret_cast<std::byte*>(one.data())).ok());
+  const int64_t all = StateFile::FileBytes(states.layout);
   EXPECT_EQ(file.bytes_written(), 2 * all);
   EXPECT_EQ(file.bytes_read() - RoundUp(4 * file.tiles()[0].count, memory::ScratchFile::kBlock), all);
 }
 
 // A pass over some of the vectors leaves the others as they are, and does not move them.
 TEST(StateFile, MovesTheVectorsThatAPassIsOf) {
-  FleetSetup setup = FleetOfSeveralTiles(2);
-  const ZeroLayout layout(*model::ModelSpec::Create(setup.model),
-                          {.stage = 2, .dtype = setup.dtype, .placement = kStatesInFile});
-  const auto device = *device::CreateDevice({.kind = "cpu", .threads = 1});
-  const auto arena = *memory::Arena::Create(memory::MemoryPlan{StateFile::Rows(layout)}, memory::Space::kHost, *device);
-  const auto scratch = *memory::ScratchFile::Create(Directory(), "states", StateFile::FileBytes(layout));
-  StateFile file(layout, *scratch, *arena);
+  FileOfSeveralTiles states;
+  StateFile& file = states.file;
   // Each tile twice, as an optimizer does that goes over a unit more than once.
   for (size_t t = 0; t < file.tiles().size(); ++t) {
     const optim::StateTensors filled = file.OpenToFill(t).value();
@@ -128,7 +131,7 @@ TEST(StateFile, MovesTheVectorsThatAPassIsOf) {
     EXPECT_EQ(static_cast<float*>(all[2].data)[0], 10 * t + 2);
     file.Close(t, /*changed=*/false);
   }
-  const int64_t all = StateFile::FileBytes(layout);
+  const int64_t all = StateFile::FileBytes(states.layout);
   EXPECT_EQ(file.bytes_written(), all + all / 3);
   EXPECT_EQ(file.bytes_read(), all + all / 3);
 }
