@@ -1,8 +1,6 @@
 // Copies out of the state and back into it; see snapshot.h.
 #include "worker/trainer/snapshot.h"
 
-#include <google/protobuf/util/message_differencer.h>
-
 #include <algorithm>
 #include <string_view>
 
@@ -10,11 +8,8 @@
 #include "base/check.h"
 #include "base/digest.h"
 #include "base/status.h"
-#include "worker/checkpoint/manifest.h"
 
 namespace zerofleet::trainer {
-
-using google::protobuf::util::MessageDifferencer;
 
 void Snapshot::EnterView(int64_t bytes, memory::Arena& arena) {
   if (bytes_ != bytes) Release();
@@ -84,16 +79,6 @@ std::vector<std::span<const float>> Snapshot::Vectors(int count) const {
   std::vector<std::span<const float>> vectors;
   for (int v = 0; v < count; ++v) vectors.emplace_back(first + static_cast<size_t>(v) * elements, elements);
   return vectors;
-}
-
-bool Snapshot::IsIn(const v1::CheckpointManifest& committed, const model::ModelPart& part,
-                    const std::vector<coordinator::PlacedRange>& ranges) const {
-  if (!held_ || !file_ || checkpoint::StoredRanges(*file_) != ranges) return false;
-  if (checkpoint::PartOf(held_->manifest(), held_->rank()) != part) return false;
-  if (held_->manifest().step() != committed.step()) return false;
-  if (held_->manifest().generation() != committed.generation()) return false;
-  return std::any_of(committed.files().begin(), committed.files().end(),
-                     [this](const v1::ShardFile& file) { return MessageDifferencer::Equals(file, *file_); });
 }
 
 }  // namespace zerofleet::trainer

@@ -62,12 +62,8 @@ class Snapshot {
   std::vector<std::span<const float>> Vectors(int count) const;
   // Its file is durable, and has these bytes.
   void SetFile(v1::ShardFile file) { file_ = std::move(file); }
-
-  // Whether it is what a file of this committed checkpoint holds: the same step and generation, and byte for byte the
-  // same file by its digest, which has these ranges (PartitionMap::StoredRanges) of this part of the model. Only then
-  // does a rank that owns them return to the checkpoint without reading.
-  bool IsIn(const v1::CheckpointManifest& committed, const model::ModelPart& part,
-            const std::vector<coordinator::PlacedRange>& ranges) const;
+  // Null until that was written.
+  const v1::ShardFile* file() const { return file_ ? &*file_ : nullptr; }
 
  private:
   const std::string row_;

@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/checkpoint/manifest.h"
+#include "worker/trainer/state_loader.h"
 #include "worker/zero/fleet_testing.h"
 #include "worker/zero/memory_plan.h"
 
@@ -99,29 +100,29 @@ TEST_F(SnapshotTest, IsTakenForTheVeryFileThatItWasWrittenTo) {
     const std::vector<coordinator::PlacedRange> ranges = rank.layout().partition().StoredRanges(0);
     v1::CheckpointManifest committed = ManifestOf(3, 5);
     *committed.add_files() = FileOf(rank, "aa");
-    EXPECT_FALSE(snapshot.IsIn(committed, {}, ranges));
+    EXPECT_FALSE(IsIn(snapshot, committed, {}, ranges));
     ASSERT_TRUE(snapshot.Reserve(rank.host_arena()).ok());
     Take(rank, snapshot, ManifestOf(3, 5));
-    EXPECT_FALSE(snapshot.IsIn(committed, {}, ranges));  // no file is written yet
+    EXPECT_FALSE(IsIn(snapshot, committed, {}, ranges));  // no file is written yet
     snapshot.SetFile(FileOf(rank, "aa"));
-    EXPECT_TRUE(snapshot.IsIn(committed, {}, ranges));
+    EXPECT_TRUE(IsIn(snapshot, committed, {}, ranges));
     std::vector<coordinator::PlacedRange> others = ranges;
     others.back().flat_begin += 32;
     others.back().flat_end += 32;
-    EXPECT_FALSE(snapshot.IsIn(committed, {}, others));
-    EXPECT_FALSE(snapshot.IsIn(committed, {.index = 1, .count = 2}, ranges)) << "the same ranges, of another part";
+    EXPECT_FALSE(IsIn(snapshot, committed, {}, others));
+    EXPECT_FALSE(IsIn(snapshot, committed, {.index = 1, .count = 2}, ranges)) << "the same ranges, of another part";
 
     v1::CheckpointManifest other = committed;
     other.set_generation(6);
-    EXPECT_FALSE(snapshot.IsIn(other, {}, ranges));
+    EXPECT_FALSE(IsIn(snapshot, other, {}, ranges));
     other = committed;
     other.set_step(2);
-    EXPECT_FALSE(snapshot.IsIn(other, {}, ranges));
+    EXPECT_FALSE(IsIn(snapshot, other, {}, ranges));
     other = committed;
     other.mutable_files(0)->set_xxh3_128("ab");
-    EXPECT_FALSE(snapshot.IsIn(other, {}, ranges));
+    EXPECT_FALSE(IsIn(snapshot, other, {}, ranges));
     Take(rank, snapshot, ManifestOf(3, 5));  // the file is of what it held before
-    EXPECT_FALSE(snapshot.IsIn(committed, {}, ranges));
+    EXPECT_FALSE(IsIn(snapshot, committed, {}, ranges));
   });
 }
 
@@ -141,13 +142,13 @@ TEST_F(SnapshotTest, OutlivesItsViewUnlessTheNextOwnsAnotherAmount) {
     };
     const auto same = arena_of(bytes);
     snapshot.EnterView(bytes, *same);
-    EXPECT_TRUE(snapshot.IsIn(committed, {}, ranges));
+    EXPECT_TRUE(IsIn(snapshot, committed, {}, ranges));
     EXPECT_GE(same->figures().reserved, bytes);
 
     const auto other = arena_of(bytes / 2);
     snapshot.EnterView(bytes / 2, *other);
     EXPECT_FALSE(snapshot.reserved());
-    EXPECT_FALSE(snapshot.IsIn(committed, {}, ranges));
+    EXPECT_FALSE(IsIn(snapshot, committed, {}, ranges));
     EXPECT_TRUE(snapshot.Reserve(*other).ok());
   });
 }

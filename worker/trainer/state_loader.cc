@@ -1,6 +1,9 @@
 // Reading, comparing and copying in; see state_loader.h.
 #include "worker/trainer/state_loader.h"
 
+#include <google/protobuf/util/message_differencer.h>
+
+#include <algorithm>
 #include <span>
 #include <string_view>
 
@@ -28,6 +31,19 @@ absl::Status NoFaultOf(const std::string& step_dir, const absl::Status& base) {
 
 }  // namespace
 
+bool IsIn(const Snapshot& saved, const v1::CheckpointManifest& committed, const model::ModelPart& part,
+          const std::vector<coordinator::PlacedRange>& ranges) {
+  const v1::ReplicaHeader* held = saved.held();
+  const v1::ShardFile* file = saved.file();
+  if (held == nullptr || file == nullptr || checkpoint::StoredRanges(*file) != ranges) return false;
+  if (checkpoint::PartOf(held->manifest(), held->rank()) != part) return false;
+  if (held->manifest().step() != committed.step()) return false;
+  if (held->manifest().generation() != committed.generation()) return false;
+  return std::any_of(committed.files().begin(), committed.files().end(), [file](const v1::ShardFile& each) {
+    return google::protobuf::util::MessageDifferencer::Equals(each, *file);
+  });
+}
+
 absl::StatusOr<LoadedFrom> StateLoader::Load(const std::string& step_dir, const checkpoint::ManifestIdentity& committed,
                                              const std::function<void(const std::string&)>& note) {
   ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, checkpoint::ReadManifest(step_dir, committed));
@@ -35,9 +51,8 @@ absl::StatusOr<LoadedFrom> StateLoader::Load(const std::string& step_dir, const 
   ZF_RETURN_IF_ERROR(CheckData(manifest, step_dir, note));
   NoteOtherBits(manifest, step_dir, note);
   zero::TrainingState& state = view_.engine->state();
-  bool kept =
-      state.LoadsWhatItStores() &&
-      saved_.IsIn(manifest, view_.layout.part(), view_.layout.partition().StoredRanges(view_.layout.options().rank));
+  bool kept = state.LoadsWhatItStores() && IsIn(saved_, manifest, view_.layout.part(),
+                                                view_.layout.partition().StoredRanges(view_.layout.options().rank));
   if (kept) {
     const absl::Status copied = saved_.CopyTo(state, device_, *view_.stream);
     kept = !absl::IsDataLoss(copied);

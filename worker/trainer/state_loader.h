@@ -26,6 +26,12 @@ namespace zerofleet::trainer {
 
 enum class LoadedFrom { kStorage, kMemory };
 
+// Whether `saved` is what a file of this committed checkpoint holds: the same step and generation, and byte for byte
+// the same file by its digest, which has these ranges (PartitionMap::StoredRanges) of this part of the model. Only then
+// does a rank that owns them return to the checkpoint without reading.
+bool IsIn(const Snapshot& saved, const v1::CheckpointManifest& committed, const model::ModelPart& part,
+          const std::vector<coordinator::PlacedRange>& ranges);
+
 // No collective runs, so ranks may fail independently. What was loaded is noted in the view's parts. Borrows all it is
 // made of, for as long as it lives.
 class StateLoader {
