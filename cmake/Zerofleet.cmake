@@ -11,6 +11,12 @@ if(ZEROFLEET_SANITIZE)
   target_compile_options(zerofleet_options INTERFACE -fsanitize=${ZEROFLEET_SANITIZE} -fno-sanitize-recover=all)
   target_link_options(zerofleet_options INTERFACE -fsanitize=${ZEROFLEET_SANITIZE})
 endif()
+if(ZEROFLEET_SANITIZE MATCHES "undefined")
+  # The checks of pointers, for null and for alignment, take a quarter of the compiler's time. Null pointers that are used
+  # AddressSanitizer reports too; alignment is checked where bytes from outside are parsed (zf_fuzzer).
+  target_compile_options(zerofleet_options INTERFACE
+    -fno-sanitize=null $<$<NOT:$<BOOL:$<TARGET_PROPERTY:ZF_PARSES>>>:-fno-sanitize=alignment>)
+endif()
 # Tests are linked in a fifth of the time by lld, where it is installed; what is released by the system's linker.
 find_program(ZF_LLD ld.lld)
 if(ZF_LLD AND NOT CMAKE_BUILD_TYPE STREQUAL "Release")
@@ -167,6 +173,7 @@ function(zf_fuzzer name)
   add_dependencies(sanitized_tests ${name})
   target_link_libraries(${name} PRIVATE zerofleet_options ${ARG_DEPS})
   foreach(library IN LISTS ARG_DEPS)
+    set_property(TARGET ${library} PROPERTY ZF_PARSES ON)
     # What -fsanitize=fuzzer-no-link stands for, which precompiled headers would have to be compiled with too.
     target_compile_options(${library} PRIVATE -fsanitize-coverage=inline-8bit-counters,indirect-calls,pc-table,trace-cmp)
   endforeach()
