@@ -259,9 +259,11 @@ absl::StatusOr<TokenizeCounts> Tokenize(const TokenFile& file, const TokenFormat
   BlockReader reader(file, format, tokenizer);
   const Encoder encoder(file, format, tokenizer, options);
   const size_t round = kBlocksPerThread * static_cast<size_t>(std::max(1, options.threads));
+  const auto cancelled = [&options] { return options.cancelled && options.cancelled(); };
+  const absl::Status stopped = absl::CancelledError("stopped while text was tokenized");
   TokenizeCounts counts;
   while (!reader.done()) {
-    if (options.cancelled && options.cancelled()) return absl::CancelledError("stopped while text was tokenized");
+    if (cancelled()) return stopped;
     std::vector<Block> blocks;
     while (!reader.done() && blocks.size() < round) {
       ZF_ASSIGN_OR_RETURN(Block block, reader.Next());
@@ -269,8 +271,9 @@ absl::StatusOr<TokenizeCounts> Tokenize(const TokenFile& file, const TokenFormat
     }
     std::atomic<size_t> next = 0;
     RunOnThreads(std::min(options.threads, static_cast<int>(blocks.size())), [&] {
-      for (size_t i = next++; i < blocks.size(); i = next++) encoder.Encode(blocks[i]);
+      for (size_t i = next++; i < blocks.size() && !cancelled(); i = next++) encoder.Encode(blocks[i]);
     });
+    if (cancelled()) return stopped;
     for (const Block& block : blocks) {
       ZF_RETURN_IF_ERROR(block.status);
       ZF_RETURN_IF_ERROR(sink(block.ids));

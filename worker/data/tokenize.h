@@ -23,7 +23,7 @@ struct TokenizeOptions {
   int threads = 1;
   std::optional<int32_t> end_token;             // put behind each document
   std::function<void(int64_t bytes)> progress;  // bytes of the file that were read so far; may be null
-  std::function<bool()> cancelled;              // may be null
+  std::function<bool()> cancelled;              // asked from every thread; may be null
   // Tokens of JSON lines count in a `completion` behind a `prompt` and in the assistant's messages alone: the others
   // have kUncounted.
   bool answers = false;
