@@ -209,8 +209,8 @@ absl::Status TextTokenizer::Make(const TokenFile& text, const TokenFormat& forma
   absl::Cleanup remove = [&] { RemoveOne(temporary).IgnoreError(); };
   const auto cannot = [&](const absl::Status& status) {
     return status.ok() ? status
-                       : absl::ResourceExhaustedError(absl::StrCat("checkpoint.dir: the tokens of ", text.path(),
-                                                                   " cannot be written: ", status.message()));
+                       : absl::ResourceExhaustedError(
+                             absl::StrCat("the tokens of ", text.path(), " cannot be written: ", status.message()));
   };
   absl::StatusOr<std::unique_ptr<DurableFile>> file = DurableFile::Create(temporary);
   ZF_RETURN_IF_ERROR(cannot(file.status()));
