@@ -145,6 +145,9 @@ void WorkerLife::TellStart(bool resumed) const {
 }
 
 absl::Status WorkerLife::TrainToTheEnd() {
+  if (run_->best().stops() && result_.step < config_.steps() && run_->mesh().rank() == 0) {
+    TellPeople(run_->best().Reason());  // the checkpoint that it goes on from was the last before the end
+  }
   Asked asked;  // steps that are already launched are finished
   int64_t launched = result_.step;
   while (result_.step < config_.steps() && !asked.stop && !run_->best().stops()) {
