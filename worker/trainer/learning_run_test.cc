@@ -196,5 +196,16 @@ TEST_F(LearningRunTest, HistogramsAreToldOfEveryTensor) {
   EXPECT_EQ(Run(config).Losses(), drawn.Losses());
 }
 
+TEST_F(LearningRunTest, HistogramsAreRefusedOfMoreTensorsThanASessionTakes) {
+  v1::Config config = Config(1, 0);
+  config.mutable_model()->set_layers(170);
+  config.mutable_histograms()->set_every_steps(3);
+  const Outcome drawn = Run(config);
+  EXPECT_TRUE(absl::IsFailedPrecondition(drawn.results[0].status()));
+  EXPECT_THAT(
+      std::string(drawn.results[0].status().message()),
+      HasSubstr("histograms.every_steps: must be 0 with more than 2000 trained tensors, got 3 and 2044 tensors"));
+}
+
 }  // namespace
 }  // namespace zerofleet::trainer

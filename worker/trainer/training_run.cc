@@ -86,8 +86,20 @@ absl::Status CheckOffloadOn(const v1::OffloadConfig& config, const device::Devic
   return absl::OkStatus();
 }
 
-absl::Status CheckHistogramsOn(const v1::HistogramsConfig& config, const device::Device& device) {
-  if (config.every_steps() == 0 || device.host_addressable()) return absl::OkStatus();
+// A session does not take more events than this at once (services/session/session_journal.h), two for each tensor.
+constexpr int64_t kMostHistogramTensors = 2000;
+
+absl::Status CheckHistograms(const v1::HistogramsConfig& config, const model::ModelSpec& spec,
+                             const device::Device& device) {
+  if (config.every_steps() == 0) return absl::OkStatus();
+  const int64_t trained = std::count_if(spec.tensors().begin(), spec.tensors().end(),
+                                        [](const model::TensorSpec& tensor) { return !tensor.frozen; });
+  if (trained > kMostHistogramTensors) {
+    return absl::FailedPreconditionError(absl::StrCat("histograms.every_steps: must be 0 with more than ",
+                                                      kMostHistogramTensors, " trained tensors, got ",
+                                                      config.every_steps(), " and ", trained, " tensors"));
+  }
+  if (device.host_addressable()) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("histograms.every_steps: must be 0 on device ", device.kind(), ", got ", config.every_steps()));
 }
@@ -116,7 +128,7 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Conf
   ZF_RETURN_IF_ERROR(CheckIntegrityOn(config.integrity(), device));
   ZF_RETURN_IF_ERROR(CheckOffloadOn(config.offload(), device));
   ZF_RETURN_IF_ERROR(CheckAverageOn(config, device));
-  ZF_RETURN_IF_ERROR(CheckHistogramsOn(config.histograms(), device));
+  ZF_RETURN_IF_ERROR(CheckHistograms(config.histograms(), run->spec_, device));
   ZF_RETURN_IF_ERROR(CheckPackingOn(config.data(), device));
   ZF_RETURN_IF_ERROR(CheckHeadsOn(config.model(), device));
   ZF_ASSIGN_OR_RETURN(model::ModelRun how, ModelRunOf(config));
