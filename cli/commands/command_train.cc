@@ -73,15 +73,15 @@ std::vector<ConfigOverride> Overrides(const TrainOptions& options) {
 // why.
 absl::StatusOr<std::vector<ConfigOverride>> WithPick(const TrainOptions& options, std::vector<ConfigOverride> overrides,
                                                      const SampleCounter& count, std::ostream& progress) {
-  ZF_ASSIGN_OR_RETURN(const v1::Config config, LoadConfig(options.config, overrides, count));
+  const std::vector<std::string> picked(std::begin(kPickedKeys), std::end(kPickedKeys));
+  ZF_ASSIGN_OR_RETURN(const v1::Config config, LoadConfig(options.config, overrides, count, picked));
   ZF_ASSIGN_OR_RETURN(const std::string device, device::ResolveDeviceKind(config.device()));
   if (device != "cpu") {
     return absl::InvalidArgumentError(
         absl::StrCat("--auto: chooses for the CPU device, and this run would use ", device,
                      "; take the settings that `zerofleet plan --gpu` picks, or --device cpu"));
   }
-  ZF_ASSIGN_OR_RETURN(const std::set<std::string> open,
-                      KeysLeftOpen(options.config, overrides, {std::begin(kPickedKeys), std::end(kPickedKeys)}));
+  ZF_ASSIGN_OR_RETURN(const std::set<std::string> open, KeysLeftOpen(options.config, overrides, picked));
   ZF_ASSIGN_OR_RETURN(const Pick pick, PickSettings(config, open, ThisMachine(config)));
   const std::vector<std::string> settings = PickedSettings(pick.first.config, open);
   for (const std::string& setting : settings) overrides.push_back({"--auto", setting});

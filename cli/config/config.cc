@@ -73,12 +73,16 @@ absl::Status MakeStepsOfEpochs(const SampleCounter& count, ConfigDraft& draft) {
 }  // namespace
 
 absl::StatusOr<v1::Config> ParseConfig(const std::string& text, const std::string& name,
-                                       const std::vector<ConfigOverride>& overrides, const SampleCounter& count) {
+                                       const std::vector<ConfigOverride>& overrides, const SampleCounter& count,
+                                       const std::vector<std::string>& to_choose) {
   ConfigDraft draft;
   draft.file = name;
   ZF_RETURN_IF_ERROR(ReadConfigText(text, draft));
   for (const ConfigOverride& each : overrides) {
     ZF_RETURN_IF_ERROR(ApplyOverride(each.flag, each.assignment, draft));
+  }
+  for (const std::string& key : to_choose) {
+    if (!draft.Given(key)) draft.open.insert(key);
   }
   ZF_RETURN_IF_ERROR(FindStoredModel(draft));
   ZF_RETURN_IF_ERROR(FindTokenizer(draft));
@@ -87,12 +91,12 @@ absl::StatusOr<v1::Config> ParseConfig(const std::string& text, const std::strin
 }
 
 absl::StatusOr<v1::Config> LoadConfig(const std::string& path, const std::vector<ConfigOverride>& overrides,
-                                      const SampleCounter& count) {
+                                      const SampleCounter& count, const std::vector<std::string>& to_choose) {
   if (IsDirectory(path))
     return absl::InvalidArgumentError(absl::StrCat(path, ": a directory, not a configuration file"));
   absl::StatusOr<std::string> text = ReadSmallFile(path, kLargestFile);
   if (!text.ok()) return absl::InvalidArgumentError(text.status().message());
-  return ParseConfig(*text, path, overrides, count);
+  return ParseConfig(*text, path, overrides, count, to_choose);
 }
 
 absl::StatusOr<v1::Config> DefaultConfig(const std::string& preset) {

@@ -32,13 +32,15 @@ inline constexpr int64_t kSamplesToBeCounted = 1'000'000;
 
 // Parses `text`, named `name` in messages, then applies `overrides` in order. `count` makes steps of epochs, which are
 // 0 afterwards; without it epochs are an error. InvalidArgument: one line on the fault. DataLoss: one line on a damaged
-// checkpoint that init_from names. Also what `count` returns.
+// checkpoint that init_from names. Also what `count` returns. Those of `to_choose` that are not given have their
+// defaults, and may be changed to what the other keys need (KeysLeftOpen).
 absl::StatusOr<v1::Config> ParseConfig(const std::string& text, const std::string& name,
-                                       const std::vector<ConfigOverride>& overrides, const SampleCounter& count = {});
+                                       const std::vector<ConfigOverride>& overrides, const SampleCounter& count = {},
+                                       const std::vector<std::string>& to_choose = {});
 
 // ParseConfig of the file at `path`. A file that cannot be read is InvalidArgument too: it is a usage error.
 absl::StatusOr<v1::Config> LoadConfig(const std::string& path, const std::vector<ConfigOverride>& overrides,
-                                      const SampleCounter& count = {});
+                                      const SampleCounter& count = {}, const std::vector<std::string>& to_choose = {});
 
 // Every key at its default, for a model of this preset and without data: for what needs a configuration but trains
 // nothing.

@@ -198,7 +198,7 @@ absl::Status CheckConfig(const ConfigDraft& draft) {
     ZF_RETURN_IF_ERROR(CheckKey(key, draft));
   }
   ZF_RETURN_IF_ERROR(CheckOptimizer(draft));
-  if (const trainer::Rule* const rule = trainer::FirstViolated(draft.config)) {
+  if (const trainer::Rule* const rule = trainer::FirstViolated(draft.config, draft.open)) {
     return draft.Error(rule->keys.front(), rule->message(draft.config));
   }
   ZF_RETURN_IF_ERROR(CheckDivergence(draft));

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -33,6 +34,7 @@ struct ConfigDraft {
   std::optional<StoredModel> stored;         // with init_from (initial_model.h)
   int64_t tokenizer_vocab = 256;             // tokenizer_facts.h; of bytes until a tokenizer is found
   std::map<std::string, std::string> given;  // full key path -> where: "run.yaml:7" or "--set"
+  std::set<std::string> open;                // keys that are still to be chosen: rules over them are not asked
 
   bool Given(const std::string& key) const { return given.count(key) > 0; }
 

@@ -66,10 +66,11 @@ std::vector<int64_t> MicroBatches(const v1::Config& config) {
   return all;
 }
 
-// A configuration to be planned need not name its data.
-bool IsTrainable(v1::Config config) {
+// The rule that keeps it from being trained; null if there is none. A configuration to be planned need not name its
+// data.
+const trainer::Rule* WhyNot(v1::Config config) {
   if (config.data().train().empty()) config.mutable_data()->add_train("data");
-  return trainer::FirstViolated(config) == nullptr;
+  return trainer::FirstViolated(config);
 }
 
 struct Search {
@@ -77,6 +78,7 @@ struct Search {
   const Cluster& cluster;
   std::vector<Choice> fitting;
   std::optional<Choice> closest;  // of those that do not fit
+  std::string refused;            // what keeps the last of the others from being trained
   int64_t tried = 0;
 
   absl::Status TryMicroBatches(v1::Config config) {
@@ -84,7 +86,10 @@ struct Search {
         ValuesOf("batch.micro_sequences", open, config.batch().micro_sequences(), MicroBatches(config));
     for (const int64_t micro : all) {
       config.mutable_batch()->set_micro_sequences(micro);
-      if (!IsTrainable(config)) continue;
+      if (const trainer::Rule* const rule = WhyNot(config)) {
+        refused = absl::StrCat(rule->keys.front(), ": ", rule->message(config));
+        continue;
+      }
       ++tried;
       ZF_ASSIGN_OR_RETURN(const memory::MemoryPlan plan, PlanMemoryOf(config));
       const MemoryNeed need = NeedOf(plan, cluster);
@@ -198,7 +203,7 @@ absl::StatusOr<Pick> PickSettings(const v1::Config& config, const std::set<std::
     // What decides a run's bits there is not the machine's to choose.
     for (const char* const key : {"parallel.tensor", "batch.micro_sequences"}) open.erase(key);
   }
-  Search search{open, cluster, {}, std::nullopt, 0};
+  Search search{.open = open, .cluster = cluster, .fitting = {}, .closest = {}, .refused = {}};
   const v1::ParallelConfig& parallel = config.parallel();
   for (const int64_t tensor :
        ValuesOf<int64_t>("parallel.tensor", open, parallel.tensor(), TensorDegrees(config, cluster))) {
@@ -218,6 +223,7 @@ absl::StatusOr<Pick> PickSettings(const v1::Config& config, const std::set<std::
     }
   }
   if (search.fitting.empty()) {
+    if (!search.closest && !search.refused.empty()) return absl::InvalidArgumentError(search.refused);
     return absl::ResourceExhaustedError(!search.closest
                                             ? "no micro-batch shares batch.global_sequences among the workers"
                                             : absl::StrCat("nothing fits: even ", search.closest->Name(), " ",

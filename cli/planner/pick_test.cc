@@ -64,6 +64,18 @@ TEST(Pick, IsNeverSlowerThanAnyOtherThatFits) {
   }
 }
 
+// A key that is given may need another value of an open one than its default.
+TEST(Pick, WhatIsGivenIsServed) {
+  const std::vector<ConfigOverride> late = {{"--set", "offload.delayed_update.after_steps=40"}};
+  const std::string text = "model: {layers: 2, hidden: 64, heads: 2, context: 32, vocab: 256}\ndata: {train: [a]}\n";
+  EXPECT_FALSE(ParseConfig(text, "run.yaml", late).ok());
+  const v1::Config config =
+      ParseConfig(text, "run.yaml", late, {}, {std::begin(kPickedKeys), std::end(kPickedKeys)}).value();
+  EXPECT_EQ(PickOn(config, "1", "8GiB").value().first.config.offload().optimizer(), "cpu");
+  const absl::Status none = PickOn(config, "1", "8GiB", {"parallel.zero_stage"}).status();
+  EXPECT_EQ(none.message(), "offload.delayed_update.after_steps: must be 0 without offload.optimizer: cpu, got 40");
+}
+
 // Keys that are not open may need what others are.
 TEST(Pick, WhatCouldNotBeTrainedIsNotPicked) {
   v1::Config config = RunOf("gpt2-1558m", 1, 8);

@@ -539,9 +539,11 @@ std::span<const Rule> Rules() {
   return all;
 }
 
-const Rule* FirstViolated(const v1::Config& config) {
+const Rule* FirstViolated(const v1::Config& config, const std::set<std::string>& open) {
   for (const Rule& rule : Rules()) {
-    if (rule.violated(config)) return &rule;
+    const bool is_open =
+        std::any_of(rule.keys.begin(), rule.keys.end(), [&open](const char* key) { return open.count(key) > 0; });
+    if (!is_open && rule.violated(config)) return &rule;
   }
   return nullptr;
 }

@@ -6,7 +6,9 @@
 #define ZEROFLEET_WORKER_TRAINER_RULES_H_
 
 #include <limits>
+#include <set>
 #include <span>
+#include <string>
 
 #include "worker/trainer/rule.h"
 #include "zerofleet/v1/config.pb.h"
@@ -20,8 +22,9 @@ inline constexpr double kFractionByPlan = std::numeric_limits<double>::infinity(
 // has a value that its row allows.
 std::span<const Rule> Rules();
 
-// The first rule that a complete configuration violates; null if there is none.
-const Rule* FirstViolated(const v1::Config& config);
+// The first rule that a complete configuration violates; null if there is none. Rules over a key of `open` are not
+// asked: its value is still to be chosen.
+const Rule* FirstViolated(const v1::Config& config, const std::set<std::string>& open = {});
 
 }  // namespace zerofleet::trainer
 
