@@ -37,7 +37,7 @@ absl::Status GradientBuckets::Add(int unit, int64_t begin, int64_t count, const 
     const int64_t taken = std::min(count, layout_.bucket_elements() - bucket.filled);
     const device::Tensor from{const_cast<float*>(values), device::DType::kF32};
     parts_.ops().Convert(parts_.stream, taken, from, bucket.wire.Offset(bucket.filled));
-    bucket.pieces.push_back({unit, begin, taken, bucket.filled});
+    bucket.slices.push_back({unit, begin, taken, bucket.filled});
     bucket.filled += taken;
     begin += taken;
     count -= taken;
@@ -52,8 +52,8 @@ absl::Status GradientBuckets::Add(int unit, int64_t begin, int64_t count, const 
 }
 
 void GradientBuckets::Send(Bucket& bucket) {
-  const std::string &first = layout_.partition().unit(bucket.pieces.front().unit).name,
-                    &last = layout_.partition().unit(bucket.pieces.back().unit).name;
+  const std::string &first = layout_.partition().unit(bucket.slices.front().unit).name,
+                    &last = layout_.partition().unit(bucket.slices.back().unit).name;
   const std::string name = first == last ? first : absl::StrCat(first, " to ", last);
   const int64_t mine =
       collective::ShardRange(bucket.filled, parts_.communicator.size(), parts_.communicator.rank()).begin;
@@ -68,26 +68,26 @@ void GradientBuckets::Send(Bucket& bucket) {
 absl::Status GradientBuckets::Drain(Bucket& bucket) {
   PhaseMarks::Within wait(marks_, StepPhase::kReduce);
   ZF_RETURN_IF_ERROR(bucket.summed.MakeStreamWait(parts_.stream));
-  for (const Piece& piece : bucket.pieces) {
-    TakeOwned(bucket, piece);
+  for (const Slice& slice : bucket.slices) {
+    TakeOwned(bucket, slice);
     if (bucket.micro_batch + 1 < micro_batches_) continue;
-    drained_[piece.unit] += piece.count;
-    if (drained_[piece.unit] < layout_.partition().unit(piece.unit).elements()) continue;
-    drained_[piece.unit] = 0;
-    ZF_RETURN_IF_ERROR(at_rest_(piece.unit));
+    drained_[slice.unit] += slice.count;
+    if (drained_[slice.unit] < layout_.partition().unit(slice.unit).elements()) continue;
+    drained_[slice.unit] = 0;
+    ZF_RETURN_IF_ERROR(at_rest_(slice.unit));
   }
-  bucket.pieces.clear();
+  bucket.slices.clear();
   bucket.filled = 0;
   bucket.sent = false;
   return absl::OkStatus();
 }
 
-void GradientBuckets::TakeOwned(const Bucket& bucket, const Piece& piece) {
-  const int64_t shard = layout_.partition().ShardElements(piece.unit), own = layout_.options().rank * shard;
-  const int64_t begin = std::max(piece.begin, own), end = std::min(piece.begin + piece.count, own + shard);
+void GradientBuckets::TakeOwned(const Bucket& bucket, const Slice& slice) {
+  const int64_t shard = layout_.partition().ShardElements(slice.unit), own = layout_.options().rank * shard;
+  const int64_t begin = std::max(slice.begin, own), end = std::min(slice.begin + slice.count, own + shard);
   if (begin >= end) return;
-  const device::Tensor from = bucket.sums.Offset(piece.at + begin - piece.begin);
-  const device::Tensor to = resting_.Offset(layout_.TrainedShardOffset(piece.unit, /*split=*/true) + begin - own);
+  const device::Tensor from = bucket.sums.Offset(slice.at + begin - slice.begin);
+  const device::Tensor to = resting_.Offset(layout_.TrainedShardOffset(slice.unit, /*split=*/true) + begin - own);
   if (bucket.micro_batch == 0) return parts_.ops().Convert(parts_.stream, end - begin, from, to);
   parts_.ops().Accumulate(parts_.stream, end - begin, from, static_cast<float*>(to.data));
 }

@@ -35,7 +35,7 @@ class GradientBuckets {
 
  private:
   // Elements of a unit, and where they are in a bucket.
-  struct Piece {
+  struct Slice {
     int unit;
     int64_t begin, count, at;
   };
@@ -44,14 +44,14 @@ class GradientBuckets {
     device::Tensor sums;  // where that is narrower than what gradients rest in; otherwise the wire
     int64_t filled = 0;
     int64_t micro_batch = 0;
-    std::vector<Piece> pieces;
+    std::vector<Slice> slices;
     bool sent = false;
     collective::Communicator::Pending summed;
   };
 
   void Send(Bucket& bucket);
   absl::Status Drain(Bucket& bucket);
-  void TakeOwned(const Bucket& bucket, const Piece& piece);
+  void TakeOwned(const Bucket& bucket, const Slice& slice);
 
   const EngineParts& parts_;
   const ZeroLayout& layout_;

@@ -12,7 +12,7 @@ void UpdateOnDevice(const UpdaterParts& parts, const TrainingState& state, const
   for (int u = 0; u < parts.layout.units(); ++u) {
     const int64_t count = parts.layout.StaysOnDevice(u);
     if (count == 0) continue;
-    const ZeroLayout::Piece piece = parts.layout.Updated(u);
+    const ZeroLayout::UpdatedRange piece = parts.layout.Updated(u);
     const std::vector<device::DecaySegment> segments = state.Segments(u, 0, count);
     state.gate().Await(piece.state_offset, count);
     parts.layout.optimizer().Apply(parts.device.ops(), parts.stream,
@@ -28,7 +28,7 @@ void PublishOnDevice(const UpdaterParts& parts, const TrainingState& state, devi
   for (int u = 0; u < parts.layout.units(); ++u) {
     const int64_t count = parts.layout.StaysOnDevice(u);
     if (count == 0) continue;
-    const ZeroLayout::Piece piece = parts.layout.Updated(u);
+    const ZeroLayout::UpdatedRange piece = parts.layout.Updated(u);
     parts.device.ops().Convert(parts.stream, count, state.At(piece.state_offset)[vector],
                                parameters.Offset(piece.parameter_offset));
   }

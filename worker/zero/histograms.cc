@@ -65,7 +65,7 @@ absl::Status Histograms::AddWeights(const TrainingState& state) {
   for (int u = 0; u < parts_.layout.units() && status.ok(); ++u) {
     if (parts_.layout.frozen(u)) continue;
     const coordinator::PlacedRange owned = parts_.layout.Owned(u);
-    const ZeroLayout::Piece piece = parts_.layout.Updated(u);
+    const ZeroLayout::UpdatedRange piece = parts_.layout.Updated(u);
     for (const ZeroLayout::ShardRange& range : parts_.layout.Counted(u)) {
       const int64_t begin = owned.flat_begin + range.begin;
       ForEachTensor(begin, begin + range.elements, [&](size_t tensor, int64_t first, int64_t count) {

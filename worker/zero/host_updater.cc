@@ -114,7 +114,7 @@ absl::Status HostUpdater::Initialize(uint64_t seed) {
 }
 
 absl::Status HostUpdater::CopyDown(int step, int unit, device::Tensor gradient) {
-  const ZeroLayout::Piece piece = parts_.layout.Updated(unit);
+  const ZeroLayout::UpdatedRange piece = parts_.layout.Updated(unit);
   const int64_t stays = parts_.layout.StaysOnDevice(unit);
   const int64_t bytes = (piece.elements() - stays) * device::DTypeBytes(gradient.dtype);
   if (bytes == 0) return absl::OkStatus();
@@ -293,7 +293,7 @@ MuonPiece HostUpdater::PieceOf(const device::StepControl& control, const device:
 
 MuonPiece HostUpdater::StayingPiece(int unit) const {
   ZF_CHECK(parts_.device.host_addressable());
-  const ZeroLayout::Piece place = parts_.layout.Updated(unit);
+  const ZeroLayout::UpdatedRange place = parts_.layout.Updated(unit);
   const int64_t count = parts_.layout.StaysOnDevice(unit);
   state_.gate().Await(place.state_offset, count);
   return {.unit = unit,
@@ -323,7 +323,7 @@ absl::Status HostUpdater::Await(const device::Event& event) const {
 }
 
 absl::Status HostUpdater::SendUnit(int unit, device::Tensor parameters, const Make& make) {
-  const ZeroLayout::Piece piece = parts_.layout.Updated(unit);
+  const ZeroLayout::UpdatedRange piece = parts_.layout.Updated(unit);
   for (size_t t = first_tile_[unit]; t < first_tile_[unit + 1]; ++t) {
     const device::Tensor to = parameters.Offset(piece.parameter_offset + state_tiles_[t].begin);
     const int64_t bytes = state_tiles_[t].count * device::DTypeBytes(to.dtype);

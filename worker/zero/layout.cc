@@ -117,7 +117,7 @@ int64_t ZeroLayout::CountedMicroBatches(const StepBatch& batch) const {
 }
 
 int64_t ZeroLayout::StaysOnDevice(int unit) const {
-  const Piece piece = Updated(unit);
+  const UpdatedRange piece = Updated(unit);
   return std::clamp<int64_t>(states_on_device() - piece.state_offset, 0, piece.elements());
 }
 
@@ -136,7 +136,7 @@ coordinator::PlacedRange ZeroLayout::RestingParameters(int unit) const {
   return {extent.flat_begin, extent.flat_end, UnitOffset(unit)};
 }
 
-ZeroLayout::Piece ZeroLayout::Updated(int unit) const {
+ZeroLayout::UpdatedRange ZeroLayout::Updated(int unit) const {
   const coordinator::UnitExtent& extent = partition_.unit(unit);
   if (frozen(unit)) return {extent.flat_begin, extent.flat_begin, 0, 0, TrainedShardOffset(unit, true)};
   if (!stage_.split_optimizer) {

@@ -152,12 +152,12 @@ class ZeroLayout {
   coordinator::PlacedRange RestingParameters(int unit) const;
   // The unpadded flat range of a unit this rank updates: what it owns, or in stage 0 the whole unit, or nothing of a
   // frozen one; and where it is stored in each vector.
-  struct Piece {
+  struct UpdatedRange {
     int64_t flat_begin, flat_end;
     int64_t parameter_offset, gradient_offset, state_offset;
     int64_t elements() const { return flat_end - flat_begin; }
   };
-  Piece Updated(int unit) const;
+  UpdatedRange Updated(int unit) const;
 
   // The part of the model that this space is of. Its ranks are one data group; the other parts have as many.
   const model::ModelPart& part() const { return part_; }

@@ -30,7 +30,7 @@ TEST(ZeroLayout, VectorsAreWholeOrSplit) {
       coordinator::PlacedRange rest = layout.RestingParameters(u);
       EXPECT_EQ(rest.elements(), stage == 3 ? layout.Owned(u).elements() : layout.partition().unit(u).elements());
       EXPECT_LE(rest.offset + rest.elements(), layout.parameter_elements());
-      ZeroLayout::Piece piece = layout.Updated(u);
+      ZeroLayout::UpdatedRange piece = layout.Updated(u);
       if (piece.elements() == 0) continue;
       EXPECT_EQ(piece.parameter_offset, rest.offset + piece.flat_begin - rest.flat_begin);
       EXPECT_LE(piece.state_offset + piece.elements(), layout.optimizer_elements());

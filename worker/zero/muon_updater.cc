@@ -23,7 +23,7 @@ absl::Status MuonUpdater::Update(const device::StepControl* control, device::Ten
   // In a dry run nothing has values, and what is exchanged is what counts.
   const bool updates = parts_.device.host_addressable() && control->apply != 0;
   for (int u = 0; u < parts_.layout.units(); ++u) {
-    const ZeroLayout::Piece place = parts_.layout.Updated(u);
+    const ZeroLayout::UpdatedRange place = parts_.layout.Updated(u);
     std::optional<MuonPiece> piece;
     if (updates && place.elements() > 0) {
       state().gate().Await(place.state_offset, place.elements());

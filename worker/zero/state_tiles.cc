@@ -17,7 +17,7 @@ std::vector<StateTile> StateTiles(const ZeroLayout& layout, int64_t most_element
   const int64_t most = TileElements(layout, most_elements);
   std::vector<StateTile> tiles;
   for (int u = 0; u < layout.units(); ++u) {
-    const ZeroLayout::Piece piece = layout.Updated(u);
+    const ZeroLayout::UpdatedRange piece = layout.Updated(u);
     for (int64_t begin = layout.StaysOnDevice(u); begin < piece.elements(); begin += most) {
       tiles.push_back({u, begin, std::min(most, piece.elements() - begin), piece.state_offset + begin});
     }

@@ -70,7 +70,7 @@ TrainingState::TrainingState(const model::ModelSpec& spec, const ZeroLayout& lay
   add(&device_arena, 0, layout_.states_on_device());
   add(layout_.states_in_file() ? nullptr : &host_arena, layout_.states_on_device(), layout_.optimizer_elements());
   for (int u = 0; u < layout_.units(); ++u) {
-    ZeroLayout::Piece piece = layout_.Updated(u);
+    ZeroLayout::UpdatedRange piece = layout_.Updated(u);
     segments_.push_back(optim::DecaySegments(spec_, piece.flat_begin, piece.flat_end));
   }
 }
@@ -152,7 +152,7 @@ absl::Status TrainingState::Initialize(uint64_t seed, device::Ops& ops, device::
   };
   for (size_t v = 0; v < vector_count(); ++v) {
     for (int u = 0; u < layout_.units() && begins_with_weights(v); ++u) {
-      const ZeroLayout::Piece piece = layout_.Updated(u);
+      const ZeroLayout::UpdatedRange piece = layout_.Updated(u);
       const auto fill = [&](const Place& place, int64_t first, int64_t count, int64_t done) {
         if (place.vectors.empty()) return absl::OkStatus();
         const int64_t begin = piece.flat_begin + done;
@@ -216,7 +216,7 @@ void TrainingState::FillInitial(int64_t flat_begin, int64_t flat_end, uint64_t s
 std::vector<coordinator::PlacedRange> TrainingState::RangesToLoad() const {
   std::vector<coordinator::PlacedRange> ranges;
   for (int u = 0; u < layout_.units(); ++u) {
-    ZeroLayout::Piece piece = layout_.Updated(u);
+    ZeroLayout::UpdatedRange piece = layout_.Updated(u);
     if (piece.elements() > 0) ranges.push_back({piece.flat_begin, piece.flat_end, piece.state_offset});
   }
   return ranges;
