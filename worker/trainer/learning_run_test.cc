@@ -170,6 +170,51 @@ TEST_F(LearningRunTest, AnAverageThatIsNotStoredBeginsWithTheWeights) {
       HasSubstr(": holds no average of the weights; a run with ema.decay keeps one"));
 }
 
+// Adapters mean something beside the weights alone beside which they were trained.
+TEST_F(LearningRunTest, FrozenWeightsOfAnotherBaseAreRefused) {
+  const auto base = [this](uint64_t seed) {
+    v1::Config config = Config(1, 0);
+    config.set_steps(1);
+    config.set_seed(seed);
+    config.mutable_checkpoint()->set_dir(JoinPath(directory_, absl::StrCat("base-", seed)));
+    const Outcome made = Run(config);
+    ZF_CHECK(made.results[0].ok());
+    return checkpoint::StepDirectory(config.checkpoint().dir(), 1);
+  };
+  const std::string own = base(3);
+  v1::Config config = Config(2, 2);
+  config.mutable_model()->mutable_lora()->set_rank(2);
+  config.mutable_model()->mutable_lora()->set_alpha(4);
+  config.set_init_from(own);
+  ASSERT_TRUE(Run(config).results[0].ok());
+  const coordinator::CheckpointCandidate adapters = Newest();
+  config.set_steps(10);
+  config.set_init_from(base(4));
+  const Outcome other = Run(config, {adapters});
+  ASSERT_TRUE(other.ended);
+  EXPECT_THAT(std::string(other.ended->message()),
+              testing::AllOf(HasSubstr("but the frozen weights beside which checkpoint "), HasSubstr("; name those")));
+  config.set_init_from(own);
+  const Outcome same = Run(config, {adapters});
+  ASSERT_TRUE(same.results[0].ok()) << same.results[0].status();
+  EXPECT_EQ(same.Losses().size(), 2u);
+}
+
+// Which loss was the lowest of others says nothing of this one.
+TEST_F(LearningRunTest, TheLowestLossOfOtherSetsIsForgotten) {
+  const auto best = [this] {
+    return checkpoint::ListCheckpoints(Checkpoints()).value().front().manifest.best().step();
+  };
+  v1::Config config = Config(1, 0);
+  config.mutable_evaluate()->set_best("all");
+  ASSERT_TRUE(Run(config).results[0].ok());
+  EXPECT_GT(best(), 0);
+  config.set_steps(9);
+  config.mutable_evaluate()->set_best("");
+  ASSERT_TRUE(Run(config, {Newest()}).results[0].ok());
+  EXPECT_EQ(best(), 0);
+}
+
 TEST_F(LearningRunTest, HistogramsAreToldOfEveryTensor) {
   v1::Config config = Config(2, 2);
   config.mutable_histograms()->set_every_steps(3);
