@@ -61,11 +61,13 @@ struct PartCrossEntropyArguments {
   LossTerms terms = {};            // PartLogits'; none with `kept`
 };
 
-// How many of M tokens to give to PartLogits at a time, so that the logits of parts of `vocab` rows take at most 32
-// MiB. The same on every device: each time the parts exchange their softmax.
-inline int64_t PartLogitsRows(int64_t m, int64_t vocab) {
-  constexpr int64_t kLogitsBytes = int64_t{32} << 20;
-  const int64_t fit = std::clamp<int64_t>(kLogitsBytes / (vocab * 4), 1, m);
+// How many of M tokens' logits over `vocab` rows to make at a time: fp32 logits of 32 MiB, but of no fewer than
+// kFewestRows. A chunk reads the head's weights twice, and reads and writes their gradient, 16 bytes per element, for 6
+// FLOPs per element and token: with too few tokens that is what it waits for. The same on every device: parts of a
+// vocabulary exchange their softmax each time.
+inline int64_t LogitsRows(int64_t m, int64_t vocab) {
+  constexpr int64_t kLogitsBytes = int64_t{32} << 20, kFewestRows = 128;
+  const int64_t fit = std::clamp<int64_t>(std::max(kLogitsBytes / (vocab * 4), kFewestRows), 1, m);
   return std::min(fit, RoundUp(CeilDivide(m, CeilDivide(m, fit)), 16));
 }
 

@@ -39,7 +39,7 @@ void ScratchSizes::CarveLoss(Carver& carver, device::Ops& ops, Scratch& scratch)
     return;
   }
   const int64_t rows_of_part = RowsOfPart(vocab, {.index = 0, .count = parts}).all,
-                rows = device::PartLogitsRows(tokens, rows_of_part);
+                rows = device::LogitsRows(tokens, rows_of_part);
   scratch.softmax =
       static_cast<device::SoftmaxPart*>(carver.Bytes(parts * rows * static_cast<int64_t>(sizeof(device::SoftmaxPart))));
   scratch.logits = carver.Bytes(ops.vocabulary().PartLogitsScratchBytes(rows, rows_of_part, dtype));

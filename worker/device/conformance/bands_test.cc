@@ -94,7 +94,7 @@ void OutputBandsTest::ExpectTheRowsOfTheWhole(int64_t tokens, int64_t width) {
                                               .part = {0, kVocab},
                                               .in_parts = false,
                                               .band = rows,
-                                              .rows = PartLogitsRows(tokens, kVocab),
+                                              .rows = LogitsRows(tokens, kVocab),
                                               .x = x.tensor(),
                                               .w = w.tensor(),
                                               .targets = targets.as<int32_t>(),

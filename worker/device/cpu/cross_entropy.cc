@@ -11,11 +11,10 @@
 #include "worker/device/cpu/kernels.h"
 #include "worker/device/cpu/matmul.h"
 #include "worker/device/cpu/matmul_primitive.h"
+#include "worker/device/vocabulary_ops.h"
 
 namespace zerofleet::device {
 namespace {
-
-constexpr int64_t kLogitsBytes = int64_t{32} << 20;
 
 // How the scratch is cut: losses (M doubles), logits (rows,V) fp32, rounded dlogits (rows,V) bf16 or nothing.
 struct Plan {
@@ -24,9 +23,7 @@ struct Plan {
   bool rounded;
 
   Plan(int64_t m, int64_t vocab, DType dtype) {
-    const int64_t fit = std::clamp<int64_t>(kLogitsBytes / (vocab * 4), 1, m);
-    const int64_t chunks = CeilDivide(m, fit);
-    rows = std::min(fit, RoundUp(CeilDivide(m, chunks), 16));
+    rows = LogitsRows(m, vocab);
     rounded = dtype == DType::kBF16 && HasBF16Instructions();
     logits_at = RoundUp(m * 8, kAlignBytes);
     rounded_at = logits_at + RoundUp(rows * vocab * 4, kAlignBytes);

@@ -63,7 +63,7 @@ absl::Status HeadLayer::PartLoss(const UnitPass& pass, const device::CrossEntrop
   const Pass& p = pass.pass;
   const ModelPart& part = p.residual.part();
   const device::VocabularyPart vocabulary = VocabularyPartOf(vocab_, part);
-  const int64_t most = device::PartLogitsRows(whole.m, RowsOfPart(vocab_, part).all);
+  const int64_t most = device::LogitsRows(whole.m, RowsOfPart(vocab_, part).all);
   float* const logits = static_cast<float*>(p.scratch.logits);
   p.ops.Zero(p.stream, whole.loss_sum, sizeof *whole.loss_sum);
   for (int64_t first = 0; first < whole.m; first += most) {
@@ -140,7 +140,7 @@ void HeadLayer::AddToBand(const Pass& pass, const Loss& loss, const device::RowB
                                      .part = VocabularyPartOf(vocab_, part),
                                      .in_parts = in_parts,
                                      .band = rows,
-                                     .rows = device::PartLogitsRows(pass.m(), RowsOfPart(vocab_, part).all),
+                                     .rows = device::LogitsRows(pass.m(), RowsOfPart(vocab_, part).all),
                                      .x = pass.scratch.head_input,
                                      .w = loss.output,
                                      .targets = pass.batch.targets,
