@@ -10,6 +10,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ssl.hpp>
 #include <boost/asio/strand.hpp>
+#include <boost/asio/write.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <boost/beast/ssl.hpp>
@@ -17,6 +18,8 @@
 #include <list>
 #include <map>
 #include <optional>
+#include <sstream>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <type_traits>
@@ -161,6 +164,7 @@ class Connection : public Guest, public std::enable_shared_from_this<Connection<
       : stream_(std::move(stream)), pages_(pages), doorkeeper_(doorkeeper), patience_(patience) {
     parser_.header_limit(kMostHeaderBytes);
     parser_.body_limit(kMostBodyBytes);
+    parser_.eager(true);
   }
   Connection(const Connection&) = delete;
 
@@ -201,10 +205,21 @@ class Connection : public Guest, public std::enable_shared_from_this<Connection<
     return error ? "an address that is gone" : peer.address().to_string();
   }
 
+  // The parser takes what comes until the request is whole. Beast's own async_read, and async_write below, do the same
+  // for any message, and take longer to compile than all else here.
   void Read() {
-    http::async_read(stream_, buffer_, parser_, [self = this->shared_from_this()](error_code error, size_t) {
-      if (!error) self->Answer();
-    });
+    stream_.async_read_some(buffer_.prepare(kMostHeaderBytes),
+                            [self = this->shared_from_this()](error_code error, size_t bytes) {
+                              if (!error) self->Take(bytes);
+                            });
+  }
+
+  void Take(size_t bytes) {
+    buffer_.commit(bytes);
+    error_code error;
+    buffer_.consume(parser_.put(buffer_.data(), error));
+    if (parser_.is_done()) return Answer();
+    if (!error || error == http::error::need_more) Read();
   }
 
   void Answer() {
@@ -229,7 +244,10 @@ class Connection : public Guest, public std::enable_shared_from_this<Connection<
     answer_.content_length(page.body.size());
     if (request.method() != http::verb::head) answer_.body() = std::move(page.body);
     beast::get_lowest_layer(stream_).expires_after(patience_);
-    http::async_write(stream_, answer_, [self = this->shared_from_this()](error_code error, size_t) {
+    std::ostringstream text;
+    text << answer_;
+    text_ = std::move(text).str();
+    asio::async_write(stream_, asio::buffer(text_), [self = this->shared_from_this()](error_code error, size_t) {
       if (!error) self->Close();
     });
   }
@@ -253,6 +271,7 @@ class Connection : public Guest, public std::enable_shared_from_this<Connection<
   beast::flat_buffer buffer_;
   http::request_parser<http::string_body> parser_;
   http::response<http::string_body> answer_;
+  std::string text_;  // of the answer
 };
 
 // A probe's answer: `word`, or that it is not so and why.
