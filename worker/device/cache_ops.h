@@ -1,5 +1,4 @@
-// Attention to tokens of earlier passes: generation computes each token's keys and values once and keeps them. A device
-// that has none of it computes all tokens again for each new one.
+// Attention to tokens of earlier passes: generation computes each token's keys and values once and keeps them.
 #ifndef ZEROFLEET_WORKER_DEVICE_CACHE_OPS_H_
 #define ZEROFLEET_WORKER_DEVICE_CACHE_OPS_H_
 

@@ -96,8 +96,8 @@ class Ops {
   // --- What only one family needs (llama_ops.h).
   virtual LlamaOps& llama() = 0;
 
-  // --- Attention to keys and values that are kept (cache_ops.h); null where the device has none.
-  virtual CacheOps* cache() { return nullptr; }
+  // --- Attention to keys and values that are kept (cache_ops.h).
+  virtual CacheOps& cache() = 0;
 
   // --- Flat vectors, for ZeRO.
 

@@ -98,7 +98,7 @@ class Model {
   virtual std::vector<memory::Piece> ActivationPieces() const = 0;
   virtual std::vector<memory::Piece> ScratchPieces() const = 0;
   virtual int64_t BandBytes() const = 0;
-  // What keys and values of as many tokens take; 0 where the device keeps none (device::CacheOps).
+  // What keys and values of as many tokens take; 0 for a model that keeps none.
   virtual int64_t CacheBytes(int64_t capacity) const = 0;
   // What the backward computes again, in FLOPs counted as ModelSpec::FlopsPerToken counts them, and no part of those.
   virtual double RecomputedFlopsPerToken() const = 0;

@@ -58,7 +58,6 @@ int64_t Transformer::BandBytes() const {
 }
 
 int64_t Transformer::CacheBytes(int64_t capacity) const {
-  if (ops_.cache() == nullptr) return 0;
   return sizes_.layers * block_.CachedElements(capacity) * device::DTypeBytes(dtype_);
 }
 

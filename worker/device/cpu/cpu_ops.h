@@ -67,7 +67,7 @@ class CpuOps : public Ops, public VocabularyOps, public BandOps, public LlamaOps
   void GateForward(Stream&, const GateForwardArguments&) override;
   void GateBackward(Stream&, const GateBackwardArguments&) override;
 
-  CacheOps* cache() override { return this; }
+  CacheOps& cache() override { return *this; }
   void CachedAttention(Stream&, const CachedAttentionArguments&) override;
 
   void Convert(Stream&, int64_t count, Tensor from, Tensor to) override;

@@ -1,9 +1,9 @@
 // The ops of ops.h on an NVIDIA GPU.
 //
-// Each group of ops is one file: linear.cc (cuBLASLt), attention.cc (cuDNN, or the tiled kernels), elementwise.cu,
-// norm.cu, rms_norm.cu, llama.cu, embedding.cu, cross_entropy.cu, vocabulary.cu, bands.cu, flat_vectors.cu, adamw.cu,
-// sgd.cu, step_scalars.cu, random_fill.cu, gemm_peak.cc. Ops of one CudaOps run on one stream at a time: they share its
-// workspace.
+// Each group of ops is one file: linear.cc (cuBLASLt), attention.cc (cuDNN, or the tiled kernels), cached_attention.cu,
+// elementwise.cu, norm.cu, rms_norm.cu, llama.cu, embedding.cu, cross_entropy.cu, vocabulary.cu, bands.cu,
+// flat_vectors.cu, adamw.cu, sgd.cu, step_scalars.cu, random_fill.cu, gemm_peak.cc. Ops of one CudaOps run on one
+// stream at a time: they share its workspace.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_CUDA_OPS_H_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_CUDA_OPS_H_
 
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "worker/device/band_ops.h"
+#include "worker/device/cache_ops.h"
 #include "worker/device/cuda/refused_shapes.h"
 #include "worker/device/cuda/workspace.h"
 #include "worker/device/llama_ops.h"
@@ -24,7 +25,7 @@ class Matmul;  // matmul.h
 struct MatmulArguments;
 class FusedAttention;  // attention_cudnn.h
 
-class CudaOps : public Ops, public VocabularyOps, public BandOps, public LlamaOps {
+class CudaOps : public Ops, public VocabularyOps, public BandOps, public LlamaOps, public CacheOps {
  public:
   // FailedPrecondition when a library refuses this GPU.
   static absl::StatusOr<std::unique_ptr<CudaOps>> Create();
@@ -71,6 +72,9 @@ class CudaOps : public Ops, public VocabularyOps, public BandOps, public LlamaOp
   void CrossEntropyBand(Stream&, const CrossEntropyBandArguments&) override;
   void EmbeddingBackwardBand(Stream&, const EmbeddingBackwardArguments&, const VocabularyPart& tokens) override;
   void PositionsBackwardBand(Stream&, const EmbeddingBackwardArguments&, const RowBand& positions) override;
+
+  CacheOps& cache() override { return *this; }
+  void CachedAttention(Stream&, const CachedAttentionArguments&) override;
 
   LlamaOps& llama() override { return *this; }
   void RmsNormForward(Stream&, const RmsNormForwardArguments&) override;

@@ -50,7 +50,7 @@ class DryOps : public Ops, public VocabularyOps, public BandOps, public LlamaOps
   void Rotate(Stream&, const RotateArguments&) override {}
   void GateForward(Stream&, const GateForwardArguments&) override {}
   void GateBackward(Stream&, const GateBackwardArguments&) override {}
-  CacheOps* cache() override { return this; }
+  CacheOps& cache() override { return *this; }
   void CachedAttention(Stream&, const CachedAttentionArguments&) override {}
   void Convert(Stream&, int64_t, Tensor, Tensor) override {}
   void Accumulate(Stream&, int64_t, Tensor, float*) override {}

@@ -257,7 +257,7 @@ void ProfiledOps::GateBackward(Stream& stream, const GateBackwardArguments& p) {
 }
 
 void ProfiledOps::CachedAttention(Stream& stream, const CachedAttentionArguments& p) {
-  Time("CachedAttention", 0, 0, [&] { (*ops_.cache()).CachedAttention(stream, p); });
+  Time("CachedAttention", 0, 0, [&] { ops_.cache().CachedAttention(stream, p); });
 }
 
 }  // namespace zerofleet::device

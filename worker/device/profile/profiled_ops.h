@@ -82,7 +82,7 @@ class ProfiledOps : public Ops, public VocabularyOps, public BandOps, public Lla
   VocabularyOps& vocabulary() override { return *this; }
   BandOps& bands() override { return *this; }
   LlamaOps& llama() override { return *this; }
-  CacheOps* cache() override { return this; }
+  CacheOps& cache() override { return *this; }
 
  private:
   // Calls `op` and tells of it under `name`.

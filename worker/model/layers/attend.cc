@@ -42,7 +42,7 @@ void AttendLayer::ForwardCached(const UnitPass& pass, const KeyValueCache& cache
   const device::Tensor qkv = before()->Output(pass), memory{cache.memory, qkv.dtype};
   const int64_t elements = CachedElements(cache.capacity);
   const device::Tensor keys = memory.Offset(pass.layer * elements);
-  p.ops.cache()->CachedAttention(p.stream, {.shape = Shape(p.batch.sequences, p.batch.time),
+  p.ops.cache().CachedAttention(p.stream, {.shape = Shape(p.batch.sequences, p.batch.time),
                                             .past = cache.past,
                                             .capacity = cache.capacity,
                                             .qkv = qkv,

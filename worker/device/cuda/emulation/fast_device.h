@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "worker/device/cache_ops.h"
 #include "worker/device/cpu/cpu_device.h"
 #include "worker/device/cuda/cuda_device.h"
 #include "worker/device/cuda/cuda_stream.h"
@@ -20,7 +21,7 @@
 
 namespace zerofleet::device::cuda::emulation {
 
-class FastOps : public Ops, public VocabularyOps, public BandOps, public LlamaOps {
+class FastOps : public Ops, public VocabularyOps, public BandOps, public LlamaOps, public CacheOps {
  public:
   void LinearForward(Stream& s, const LinearForwardArguments& p) override {
     Add(s, [=](Ops& ops, Stream& on) { ops.LinearForward(on, p); }, {p.m, p.n, p.k});
@@ -101,6 +102,10 @@ class FastOps : public Ops, public VocabularyOps, public BandOps, public LlamaOp
   }
   void PositionsBackwardBand(Stream& s, const EmbeddingBackwardArguments& p, const RowBand& positions) override {
     Add(s, [=](Ops& ops, Stream& on) { ops.bands().PositionsBackwardBand(on, p, positions); });
+  }
+  CacheOps& cache() override { return *this; }
+  void CachedAttention(Stream& s, const CachedAttentionArguments& p) override {
+    Add(s, [=](Ops& ops, Stream& on) { ops.cache().CachedAttention(on, p); });
   }
   LlamaOps& llama() override { return *this; }
   void RmsNormForward(Stream& s, const RmsNormForwardArguments& p) override {
