@@ -43,13 +43,13 @@ void AttendLayer::ForwardCached(const UnitPass& pass, const KeyValueCache& cache
   const int64_t elements = CachedElements(cache.capacity);
   const device::Tensor keys = memory.Offset(pass.layer * elements);
   p.ops.cache().CachedAttention(p.stream, {.shape = Shape(p.batch.sequences, p.batch.time),
-                                            .past = cache.past,
-                                            .capacity = cache.capacity,
-                                            .qkv = qkv,
-                                            .keys = keys,
-                                            .values = keys.Offset(elements / 2),
-                                            .out = cache.past == 0 ? device::Tensor{} : Output(pass),
-                                            .scratch = p.scratch.attention});
+                                           .past = cache.past,
+                                           .capacity = cache.capacity,
+                                           .qkv = qkv,
+                                           .keys = keys,
+                                           .values = keys.Offset(elements / 2),
+                                           .out = cache.past == 0 ? device::Tensor{} : Output(pass),
+                                           .scratch = p.scratch.attention});
 }
 
 absl::StatusOr<device::Tensor> AttendLayer::Backward(const UnitPass& pass, device::Tensor dy) const {
