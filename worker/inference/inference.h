@@ -1,7 +1,7 @@
 // A trained model without training: its loss on a file, its next token. One process, whole parameters, of fp32 or bf16.
 //
-// Keys and values of the tokens that it has seen last are kept (device::CacheOps): of the next call's tokens, those that
-// begin alike are not computed again.
+// Keys and values of the tokens that it has seen last are kept (device::CacheOps): of the next call's tokens, those
+// that begin alike are not computed again.
 #ifndef ZEROFLEET_WORKER_INFERENCE_INFERENCE_H_
 #define ZEROFLEET_WORKER_INFERENCE_INFERENCE_H_
 
