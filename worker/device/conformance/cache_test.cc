@@ -38,13 +38,13 @@ class CacheOpsTest : public DeviceTest {
       const auto first = qkv.begin() + past * s.columns();
       const DeviceTensor from = Put({first, first + piece * s.columns()}), out = Room(piece * s.heads * s.head_size);
       ops().cache().CachedAttention(stream(), {.shape = shape,
-                                                .past = past,
-                                                .capacity = capacity,
-                                                .qkv = from.tensor(),
-                                                .keys = keys.tensor(),
-                                                .values = values.tensor(),
-                                                .out = out.tensor(),
-                                                .scratch = scratch.as<void>()});
+                                               .past = past,
+                                               .capacity = capacity,
+                                               .qkv = from.tensor(),
+                                               .keys = keys.tensor(),
+                                               .values = values.tensor(),
+                                               .out = out.tensor(),
+                                               .scratch = scratch.as<void>()});
       const auto got = Get(out);
       all.insert(all.end(), got.begin(), got.end());
       past += piece;
