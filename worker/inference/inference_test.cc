@@ -52,6 +52,17 @@ TEST_F(NextTokenTest, GreedyTextIsTheSameWithAndWithoutACache) {
   }
 }
 
+TEST_F(NextTokenTest, EveryDeviceKeepsKeysAndValues) {
+  const std::vector<int32_t> prompt = {4, 2, 9}, want = Greedy(*Load({}), prompt, 7);
+  for (const std::string& device : device::DeviceKindsBuilt()) {
+    if (!device::ResolveDeviceKind(device).ok()) continue;
+    for (const bool keeps : {true, false}) {
+      const auto model = LoadModel(step_dir_, {.keeps_keys_and_values = keeps}, device);
+      EXPECT_EQ(Greedy(*model, prompt, 7), want) << device << keeps;
+    }
+  }
+}
+
 TEST_F(NextTokenTest, WhatBeginsAlikeIsKeptAndWhatDiffersIsNot) {
   const auto kept = Load({}), fresh = Load({.keeps_keys_and_values = false});
   for (const std::vector<int32_t>& tokens :

@@ -36,8 +36,9 @@ class RandomModelTest : public checkpoint::CheckpointTest {
     return step_dir;
   }
 
-  static std::unique_ptr<InferenceModel> LoadModel(const std::string& step_dir, const LoadOptions& options) {
-    return InferenceModel::Load(step_dir, {.kind = "cpu", .threads = 2}, options).value();
+  static std::unique_ptr<InferenceModel> LoadModel(const std::string& step_dir, const LoadOptions& options,
+                                                   const std::string& device = "cpu") {
+    return InferenceModel::Load(step_dir, {.kind = device, .threads = 2}, options).value();
   }
 };
 
