@@ -15,13 +15,13 @@
 #include "base/units.h"
 #include "worker/checkpoint/gguf.h"
 #include "worker/checkpoint/gguf_names.h"
+#include "worker/checkpoint/gguf_rotary.h"
 #include "worker/checkpoint/gguf_tokenizer.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/tokenizer_files.h"
 #include "worker/checkpoint/weight_file.h"
 #include "worker/model/families.h"
 #include "worker/model/foreign.h"
-#include "worker/model/rotary.h"
 #include "worker/model/sizes.h"
 #include "worker/text/tokenizer.h"
 
@@ -29,7 +29,6 @@ namespace zerofleet::checkpoint {
 namespace {
 
 // Llama 3's scaling of rotary positions is a tensor there: what each frequency is divided by.
-constexpr char kFrequencyDivisors[] = "rope_freqs.weight";
 
 // general.architecture: by what the model has that a plain Llama has not.
 std::string ArchitectureOf(const v1::ModelConfig& model) {
@@ -66,15 +65,6 @@ GgufFacts FactsOfModel(const model::ModelFamily& family, const v1::CheckpointMan
     facts.emplace_back(key("rope.scaling.factor"), static_cast<float>(model.rope_scaling().factor()));
   }
   return facts;
-}
-
-std::vector<float> FrequencyDivisors(const v1::ModelConfig& model) {
-  if (model.rope_scaling().type() != "llama3") return {};
-  const int64_t head_size = model::Sizes(model).head_size;
-  std::vector<float> divisors = model::RotaryFrequencies(head_size, model.rope_theta(), {});
-  const std::vector<float> scaled = model::RotaryFrequencies(head_size, model.rope_theta(), model.rope_scaling());
-  for (size_t i = 0; i < divisors.size(); ++i) divisors[i] /= scaled[i];
-  return divisors;
 }
 
 // The tensors in the checkpoint's order, each at the next place that is aligned.

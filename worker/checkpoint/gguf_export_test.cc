@@ -109,6 +109,35 @@ TEST_F(GgufExportTest, EveryArchitectureComesBackAsItWas) {
   }
 }
 
+// llama.cpp keeps what it divides frequencies by. Waves of Llama 3's all lengths, and none that reaches the factor.
+TEST_F(GgufExportTest, TheScalingOfLlama3ComesBack) {
+  const auto scaled = [](double theta, double factor) {
+    v1::ModelConfig model = Llama();
+    model.set_rope_theta(theta);
+    model.mutable_rope_scaling()->set_type("llama3");
+    model.mutable_rope_scaling()->set_factor(factor);
+    model.mutable_rope_scaling()->set_low_freq_factor(1);
+    model.mutable_rope_scaling()->set_high_freq_factor(4);
+    model.mutable_rope_scaling()->set_original_max_position_embeddings(8192);
+    return model;
+  };
+  const auto back = [this](const v1::ModelConfig& model) {
+    EXPECT_TRUE(RemoveTree(Path("out.gguf")).ok());
+    EXPECT_TRUE(ExportGguf(Checkpoint(model), Path("out.gguf"), device::DType::kF32).ok());
+    return GgufSource::Open(Path("out.gguf"));
+  };
+  for (const v1::ModelConfig& model : {scaled(2e6, 8), scaled(2e6, 5), scaled(5e5, 8), scaled(5e5, 32)}) {
+    const auto source = back(model);
+    ASSERT_TRUE(source.ok()) << source.status();
+    EXPECT_EQ((*source)->model().DebugString(), model.DebugString());
+    EXPECT_FALSE((*source)->Has("rope_freqs.weight"));
+  }
+  EXPECT_EQ(back(scaled(500, 8)).value()->model().rope_scaling().type(), "none");  // no wave is long
+  v1::ModelConfig other = scaled(5e5, 8);
+  other.mutable_rope_scaling()->set_high_freq_factor(3);
+  EXPECT_THAT(std::string(back(other).status().message()), HasSubstr("otherwise than Llama 3 does"));
+}
+
 TEST_F(GgufExportTest, TheTokenizerComesAlong) {
   const std::string step_dir = Checkpoint(Llama(), kSmallTokenizer);
   ASSERT_TRUE(ExportGguf(step_dir, Path("out.gguf"), device::DType::kBF16).ok());

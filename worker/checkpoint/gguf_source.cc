@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "worker/checkpoint/gguf_names.h"
+#include "worker/checkpoint/gguf_rotary.h"
 #include "worker/checkpoint/gguf_tokenizer.h"
 
 namespace zerofleet::checkpoint {
@@ -42,6 +43,7 @@ absl::StatusOr<std::unique_ptr<GgufSource>> GgufSource::Open(const std::string& 
   std::unique_ptr<GgufSource> source(new GgufSource(std::move(file), *std::move(header)));
   absl::Status read = source->ReadModel();
   if (read.ok()) read = source->NameTensors();
+  if (read.ok()) read = source->ReadScaling();
   if (!read.ok()) return Annotate(read, path);
   return source;
 }
@@ -111,6 +113,20 @@ absl::Status GgufSource::NameTensors() {
   const auto embedding = tensors_.find("embed_tokens.weight");
   if (embedding == tensors_.end()) return absl::DataLossError("no tensor 'token_embd.weight'");
   model_.set_vocab(embedding->second->shape.front());
+  return absl::OkStatus();
+}
+
+absl::Status GgufSource::ReadScaling() {
+  if (!Has(kFrequencyDivisors)) return absl::OkStatus();
+  if (model_.rope_scaling().type() != "none") {
+    return GgufNotSupported(absl::StrCat("tensor '", kFrequencyDivisors, "' beside rope.scaling.type"));
+  }
+  const int64_t count = model_.head_size() / 2;
+  ZF_RETURN_IF_ERROR(Check(kFrequencyDivisors, {count}));  // as many as the file has
+  std::vector<float> divisors(static_cast<size_t>(count));
+  ZF_RETURN_IF_ERROR(Read(kFrequencyDivisors, {count}, divisors));
+  ZF_ASSIGN_OR_RETURN(*model_.mutable_rope_scaling(), ScalingOfDivisors(model_, divisors));
+  tensors_.erase(kFrequencyDivisors);
   return absl::OkStatus();
 }
 

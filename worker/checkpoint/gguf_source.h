@@ -38,6 +38,8 @@ class GgufSource : public WeightSource {
   GgufSource(std::unique_ptr<MappedFile> file, GgufFile header) : file_(std::move(file)), header_(std::move(header)) {}
   absl::Status ReadModel();
   absl::Status NameTensors();
+  // Takes the tensor of frequencies' divisors, which is no weight, for the model's scaling.
+  absl::Status ReadScaling();
 
   const std::unique_ptr<MappedFile> file_;
   const GgufFile header_;
