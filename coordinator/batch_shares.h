@@ -42,6 +42,13 @@ inline int64_t FirstSequenceOf(const v1::Config& config, int64_t ranks, int64_t 
   return number * (sequences / ranks) + round * micro;
 }
 
+// Sequences of a batch of `sequences` that count as rank `number`'s; over the data group they add up to all.
+inline int64_t SequencesOfRank(const v1::Config& config, int64_t ranks, int64_t number, int64_t sequences) {
+  if (!SumsInSampleOrder(config)) return sequences / ranks;
+  return CeilDivide(std::max<int64_t>(LeavesOf(config, sequences) - number, 0), ranks) *
+         config.batch().micro_sequences();
+}
+
 // How many of a data group's ranks, the first ones, compute a leaf that counts in a round.
 inline int64_t RanksInRound(int64_t leaves, int64_t ranks, int64_t round) {
   return std::min(ranks, leaves - round * ranks);

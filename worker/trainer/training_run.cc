@@ -358,12 +358,15 @@ absl::StatusOr<TrainingRun::StepOutcome> TrainingRun::Collect() {
 
 void TrainingRun::ExportFigures(const StepOutcome& outcome, const zero::StepResult& result) {
   const v1::StepEvent& event = outcome.event;
+  const parallel::Group& data = view_->mesh.data();
+  const int64_t own = coordinator::SequencesOfRank(config_, data.size(), data.rank,
+                                                   coordinator::SequencesOf(config_.batch(), result.step));
   const bool counts = view_->mesh.tensor().rank == 0;  // a tensor group trains on the same tokens
   metrics_.StepDone({.step = event.step(),
                      .loss = event.loss(),
                      .grad_norm = event.grad_norm(),
                      .learning_rate = event.learning_rate(),
-                     .tokens = counts ? event.tokens() / view_->mesh.data().size() : 0,
+                     .tokens = counts ? own * config_.model().context() : 0,
                      .mfu = event.mfu()});
   for (size_t i = 0; i < zero::kMarkedPhases; ++i) {
     const auto phase = static_cast<zero::StepPhase>(i);
