@@ -11,7 +11,7 @@
 namespace zerofleet::checkpoint {
 namespace {
 
-// Of Llama 3.1, 3.2 and 3.3 (Grattafiori et al. 2024); they differ in the factor.
+// What Llama 3.1, 3.2 and 3.3 have in common (Grattafiori et al. 2024); they differ in the factor.
 constexpr double kLowFactor = 1, kHighFactor = 4;
 constexpr int64_t kOriginalContext = 8192;
 
