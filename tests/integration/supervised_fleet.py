@@ -49,9 +49,11 @@ class SupervisedFleet(fleet.FleetTest):
         return process.returncode, out, err
 
     def test_who_is_told_to_go_leaves_alone_and_no_loss_changes(self):
-        # Saves only where it is asked to: what the recovery goes back to is the leaver's own checkpoint.
-        config = self.config(steps=60, checkpoint={"every_steps": 0, "keep": 100})
-        undisturbed = self.train(self.config(steps=60, checkpoint={"dir": str(self.work / "other")})).column("loss")
+        # Saves only where it is asked to: what the recovery goes back to is the leaver's own checkpoint. So many steps that none of
+        # them is the last when somebody is told to go, on a busy machine either.
+        steps = 600
+        config = self.config(steps=steps, checkpoint={"every_steps": 0, "keep": 100})
+        undisturbed = self.train(self.config(steps=steps, checkpoint={"dir": str(self.work / "other")})).column("loss")
         coordinator = self.coordinator(config)
         workers = [self.worker(), self.worker()]
         self.wait_for("step 5", lambda: 5 in self.events().column("loss"))
