@@ -41,7 +41,7 @@ TEST_P(PartitionedActivations, GiveTheSameBitsInEveryStage) {
     FleetSetup setup = PartitionedFleet(tensor, dtype, {.segment = segment});
     setup.world_size = 2;
     setup.global_sequences = 4;
-    setup.steps = segment > 1 ? 3 : tensor > 2 ? 6 : 30;
+    setup.steps = segment > 1 ? 3 : 6;
     const FleetResult plain = TrainFleet(setup);
     for (setup.stage = segment == 1 ? 0 : 3; setup.stage <= 3; ++setup.stage) {
       for (const auto& [partition, offload] : {std::pair{true, false}, {false, true}, {true, true}}) {
