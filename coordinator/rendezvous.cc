@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/agreement.h"
@@ -121,7 +122,8 @@ void CheckFormTimeout(Fleet& fleet, double now) {
   const bool forms = fleet.phase == Phase::kForming || fleet.phase == Phase::kRecovering;
   if (!forms || now - fleet.forming.since < fleet.form_timeout_seconds()) return;
   if (std::any_of(fleet.members.begin(), fleet.members.end(), IsLeaving)) return;
-  if (OutliveCommits(fleet) && fleet.All(MemberState::kReady)) return FormViewIfComplete(fleet, now);
+  const bool restarted = std::exchange(fleet.forming.restarted, false);  // nobody else is waited for any longer
+  if ((OutliveCommits(fleet) || restarted) && fleet.All(MemberState::kReady)) return FormViewIfComplete(fleet, now);
   if (!AwaitsCommit(fleet) && GoOnSmaller(fleet, now)) return;
   auto ready = std::count_if(fleet.members.begin(), fleet.members.end(),
                              [](const Member& member) { return member.state == MemberState::kReady; });
