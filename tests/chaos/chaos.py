@@ -250,6 +250,7 @@ class Chaos:
         while not self.disk.hits():
             if time.monotonic() > deadline:
                 raise Broken(f"nothing was written within {PATIENCE} s")
+            self.go_on()
             time.sleep(0.001)
 
     @kind
@@ -352,8 +353,11 @@ class Chaos:
         self.disk_fails(disk.LOST, calls, (0, 2), error=self.draw.choice([errno.EIO, errno.ENOENT]))
 
     def disk_hangs(self, role, calls):
-        """One process's calls do not return until it has been told who waits for what."""
-        told = self.logged().count(b"(checkpoint.stall_timeout_seconds")
+        """One process's calls do not return until it has been told who waits for what: for the save, or for a rank that writes from
+        live states and does not come to the next step meanwhile."""
+        def told_of():
+            return self.logged().count(b"(checkpoint.stall_timeout_seconds") + self.logged().count(b"hangs: the others have waited")
+        told = told_of()
         pids = self.children(role)
         for pid in self.draw.sample(pids, len(pids)):  # a spare writes nothing
             self.disk.fail(disk.HUNG, "step-", calls, pid=pid)
@@ -363,7 +367,7 @@ class Chaos:
             if self.disk.hits():
                 break
         deadline = time.monotonic() + PATIENCE
-        while self.logged().count(b"(checkpoint.stall_timeout_seconds") == told:
+        while told_of() == told:
             if time.monotonic() > deadline:
                 raise Broken(f"nobody has told of a {role} that hangs in a call to storage within {PATIENCE} s")
             time.sleep(0.05)
