@@ -35,6 +35,8 @@ absl::Status TooShort(const std::string& path, int64_t tokens, int64_t context) 
 }
 
 constexpr char kBin[] = ".bin", kIndex[] = ".idx";
+// What is in an id beside it, of marked tokens.
+constexpr int32_t kMarks = kUncounted | kEndsDocument;
 
 // The path of the index that a Megatron data file has next to it.
 std::string IndexOf(const std::string& path) { return path.substr(0, path.size() - std::strlen(kBin)) + kIndex; }
@@ -138,7 +140,7 @@ absl::StatusOr<int64_t> Dataset::AddFile(const DataPath& path, const Opening& op
     source.text = std::exchange(source.file, std::move(tokens.file));
     source.format = std::move(tokens.format);
     source.documents = tokens.documents;
-    source.answers = opening.answers;
+    source.marks = tokens.marks;
   } else if (opening.answers) {
     return absl::DataLossError(absl::StrCat(path.path,
                                             ": data.loss_on: assistant needs JSON lines of a \"prompt\" and "
@@ -150,7 +152,7 @@ absl::StatusOr<int64_t> Dataset::AddFile(const DataPath& path, const Opening& op
   source.samples = tokens == 0 ? 0 : (tokens - 1) / context_;
   if (source.samples > 0) {
     samples_ += source.samples;
-    if (source.answers || packing_) ZF_RETURN_IF_ERROR(CountTargets(source));
+    if (source.marks || packing_) ZF_RETURN_IF_ERROR(CountTargets(source));
     sources_.push_back(std::move(source));
   }
   return tokens;
@@ -211,7 +213,7 @@ absl::StatusOr<int64_t> Dataset::CheckIds(int threads, CheckedFiles& checked,
                                           const std::function<bool()>& cancelled) const {
   int64_t bytes = 0;
   for (const Source& source : sources_) {
-    if (source.answers || !MayExceed(source.format, vocab_)) continue;
+    if (source.marks || !MayExceed(source.format, vocab_)) continue;
     const int64_t tokens = source.samples * context_ + 1;  // those that a sample holds
     const std::string key = Digest128(absl::StrCat(source.file->Identity(), " ", source.format.token_bytes, " ",
                                                    source.format.data_offset, " ", tokens, " ", vocab_));
@@ -244,7 +246,7 @@ absl::Status Dataset::ReadIds(const Source& source, int64_t sample, std::span<in
   if (!read.ok()) return Annotate(read, source.key);
   if (token_bytes == 1) WidenInPlace<uint8_t>(ids);
   if (token_bytes == 2) WidenInPlace<uint16_t>(ids);
-  const uint32_t known = source.answers ? ~static_cast<uint32_t>(kUncounted) : ~uint32_t{0};
+  const uint32_t known = source.marks ? ~static_cast<uint32_t>(kMarks) : ~uint32_t{0};
   const auto limit = static_cast<uint32_t>(std::min<int64_t>(vocab_, int64_t{1} << 31));
   bool too_large = false;
   for (const uint32_t id : ids) too_large |= (id & known) >= limit;
@@ -256,18 +258,18 @@ absl::Status Dataset::ReadIds(const Source& source, int64_t sample, std::span<in
 absl::Status Dataset::Read(int64_t sample, std::span<int32_t> tokens) const {
   const Source& source = SourceOf(sample);
   ZF_RETURN_IF_ERROR(ReadIds(source, sample, tokens));
-  if (source.answers) {
-    for (int32_t& id : tokens) id &= ~kUncounted;
+  if (source.marks) {
+    for (int32_t& id : tokens) id &= ~kMarks;
   }
   return absl::OkStatus();
 }
 
 // A target of another document than its token does not count: it would be told from what is not seen.
 void Dataset::Mark(const Source& source, int64_t sample, std::span<const int32_t> ids, const Marked& into) const {
-  if (source.answers) {
+  if (source.marks) {
     for (int64_t t = 0; t < context_; ++t) {
-      into.inputs[t] = ids[t] & ~kUncounted;
-      into.targets[t] = ids[t + 1] < 0 ? -1 : ids[t + 1];
+      into.inputs[t] = ids[t] & ~kMarks;
+      into.targets[t] = ids[t + 1] < 0 ? -1 : ids[t + 1] & ~kMarks;
     }
   } else {
     std::copy_n(ids.begin(), context_, into.inputs);
@@ -281,7 +283,8 @@ void Dataset::Mark(const Source& source, int64_t sample, std::span<const int32_t
   for (int64_t t = 0; t < context_; ++t) {
     into.starts[t] = start;
     const bool in_index = next != starts.end() && *next == first + t + 1;
-    const bool ends = starts.empty() ? into.inputs[t] == end_token_ : in_index;
+    const bool at_end_token = source.marks ? (ids[t] & kEndsDocument) != 0 : into.inputs[t] == end_token_;
+    const bool ends = starts.empty() ? at_end_token : in_index;
     if (in_index) ++next;
     if (!ends) continue;
     into.targets[t] = -1;

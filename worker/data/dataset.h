@@ -92,7 +92,7 @@ class Dataset {
     std::unique_ptr<TokenFile> text;
     std::string text_format;
     int64_t documents = 0;
-    bool answers = false;                  // ids may have kUncounted
+    bool marks = false;                    // ids may have kUncounted and kEndsDocument (tokenize.h)
     std::vector<int64_t> document_starts;  // positions, ascending, where an index tells them
     std::vector<int32_t> counted;          // targets of each sample; empty: all of them
 

@@ -369,6 +369,37 @@ TEST_F(DatasetTest, PackedDocumentsStartAnew) {
   EXPECT_EQ(Open({path}, 5, 512).value()->Counted(1), 5);
 }
 
+// A chat is one document, though its messages end with the token that ends a text.
+TEST_F(DatasetTest, PackedChatsAreWhole) {
+  config_.set_tokenizer(WriteBytes("tokenizer.json", kLettersTokenizer));
+  WriteBytes("chat_template.jinja", "{% for m in messages %}{{ m.content }}<|endoftext|>{% endfor %}");
+  const std::string line = R"({"messages":[{"role":"user","content":"ab"},{"role":"assistant","content":"c"}]})"
+                           "\n";
+  const std::string path = WriteBytes("a.jsonl", line + line);
+  config_.set_packing(true);
+  for (const char* loss : {"all", "assistant"}) {
+    config_.set_loss_on(loss);
+    auto dataset = Open({path}, 9, 512).value();
+    ASSERT_EQ(dataset->samples(), 1);
+    std::vector<int32_t> batch(3 * 9);
+    ASSERT_TRUE(dataset
+                    ->ReadBatch(
+                        1, [](int64_t) { return 0; }, batch.data())
+                    .ok());
+    const auto row = [&](int array) {
+      return std::vector<int32_t>(batch.begin() + 9 * array, batch.begin() + 9 * (array + 1));
+    };
+    EXPECT_THAT(row(0), ElementsAre(2, 4, 3, 4, 4, 2, 4, 3, 4));
+    EXPECT_THAT(row(2), ElementsAre(0, 0, 0, 0, 0, 5, 5, 5, 5));
+    if (std::string_view(loss) == "all") {
+      EXPECT_THAT(row(1), ElementsAre(4, 3, 4, 4, -1, 4, 3, 4, 4));
+    } else {
+      EXPECT_THAT(row(1), ElementsAre(-1, 3, 4, -1, -1, -1, 3, 4, -1));
+    }
+    EXPECT_THAT(Sample(*dataset, 0), ElementsAre(2, 4, 3, 4, 4, 2, 4, 3, 4, 4));
+  }
+}
+
 TEST_F(DatasetTest, OnlyTheTokensOfCompletionsCount) {
   config_.set_tokenizer(WriteBytes("tokenizer.json", kLettersTokenizer));
   config_.set_loss_on("assistant");

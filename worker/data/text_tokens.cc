@@ -40,7 +40,7 @@ static_assert(sizeof(Trailer) == 72);
 constexpr uint32_t kVersion = 1;
 
 // The tokens in `path`, if they are there and whole.
-std::optional<TextTokens> Find(const std::string& path, const std::string& key) {
+std::optional<TextTokens> Find(const std::string& path, const std::string& key, bool marks) {
   absl::StatusOr<std::unique_ptr<TokenFile>> file = TokenFile::Open(path, /*keep_open=*/true);
   if (!file.ok() || (*file)->bytes() < static_cast<int64_t>(sizeof(Trailer))) return std::nullopt;
   const int64_t data_bytes = (*file)->bytes() - static_cast<int64_t>(sizeof(Trailer));
@@ -54,7 +54,7 @@ std::optional<TextTokens> Find(const std::string& path, const std::string& key) 
                      data_bytes % trailer.token_bytes == 0 && trailer.documents <= kMost && trailer.text_bytes <= kMost;
   if (!known) return std::nullopt;
   TextTokens tokens = {
-      *std::move(file), {}, static_cast<int64_t>(trailer.documents), static_cast<int64_t>(trailer.text_bytes)};
+      *std::move(file), {}, static_cast<int64_t>(trailer.documents), static_cast<int64_t>(trailer.text_bytes), marks};
   tokens.format.name = trailer.token_bytes == 2 ? "tokens_u16" : "tokens_u32";
   tokens.format.token_bytes = static_cast<int>(trailer.token_bytes);
   tokens.format.tokens = static_cast<int64_t>(trailer.tokens);
@@ -65,18 +65,22 @@ using Write = std::function<absl::Status(std::span<const std::byte>)>;
 
 // Gives the tokens of `text`, and their trailer, to `write`.
 absl::Status WriteTokens(const TokenFile& text, const TokenFormat& format, const text::Tokenizer& tokenizer,
-                         const text::ChatTemplate* chat, const TextOptions& options, bool answers,
+                         const text::ChatTemplate* chat, const TextOptions& options, bool answers, bool marks,
                          const std::string& key, const Write& write) {
-  const int token_bytes = answers ? 4 : TokenBytes(tokenizer.vocab());
+  const int token_bytes = marks ? 4 : TokenBytes(tokenizer.vocab());
   std::vector<uint16_t> narrow;
   const TokenSink sink = [&](std::span<const int32_t> ids) {
     if (token_bytes == 4) return write(std::as_bytes(ids));
     narrow.assign(ids.begin(), ids.end());
     return write(std::as_bytes(std::span(narrow)));
   };
-  TokenizeOptions how = {options.threads, options.end_token ? options.end_token : tokenizer.end_of_text(),
-                         nullptr,         options.cancelled,
-                         answers,         chat};
+  TokenizeOptions how = {.threads = options.threads,
+                         .end_token = options.end_token ? options.end_token : tokenizer.end_of_text(),
+                         .progress = nullptr,
+                         .cancelled = options.cancelled,
+                         .answers = answers,
+                         .marks = marks,
+                         .chat = chat};
   if (how.end_token == kNoEndToken) how.end_token.reset();
   if (options.progress) {
     how.progress = [&](int64_t bytes) {
@@ -134,6 +138,7 @@ TextTokenizer::TextTokenizer(const v1::DataConfig& config, TextOptions options)
     : name_(config.tokenizer().empty() ? text::kBytes : config.tokenizer()),
       digest_(config.tokenizer_digest()),
       answers_(config.loss_on() == kAnswers),
+      packs_(config.packing()),
       options_(std::move(options)) {}
 
 absl::Status TextTokenizer::Load() {
@@ -185,24 +190,25 @@ absl::StatusOr<TextTokens> TextTokenizer::Open(const TokenFile& text, const Toke
     ZF_ASSIGN_OR_RETURN(chat, LoadChat());
   }
   end_setting_ = text::EndTokenSetting(name_);
+  const bool marks = answers_ || (packs_ && !chat.empty());
   const std::string key = Digest128(absl::StrCat(
       kVersion, " ", text.Contents(), " ", format.name, " ", static_cast<int>(format.compression), " ", digest, " ",
       options_.end_token ? absl::StrCat(*options_.end_token) : absl::StrCat("own", end_setting_),
-      answers_ ? " answers" : "", chat));
-  if (options_.directory.empty()) return MakeInMemory(text, format, key);
+      answers_ ? " answers" : "", marks ? " marks" : "", chat));
+  if (options_.directory.empty()) return MakeInMemory(text, format, marks, key);
   const std::string path = JoinPath(options_.directory, absl::StrCat(key, ".tokens"));
-  if (std::optional<TextTokens> found = Find(path, key)) return *std::move(found);
+  if (std::optional<TextTokens> found = Find(path, key, marks)) return *std::move(found);
   ZF_RETURN_IF_ERROR(Load());
   ZF_RETURN_IF_ERROR(CreateDirectories(options_.directory));
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<MakersLock> lock,
                       MakersLock::Take(absl::StrCat(path, ".lock"), options_.cancelled));
-  if (std::optional<TextTokens> found = Find(path, key)) return *std::move(found);
-  ZF_RETURN_IF_ERROR(Make(text, format, key, path));
-  if (std::optional<TextTokens> found = Find(path, key)) return *std::move(found);
+  if (std::optional<TextTokens> found = Find(path, key, marks)) return *std::move(found);
+  ZF_RETURN_IF_ERROR(Make(text, format, marks, key, path));
+  if (std::optional<TextTokens> found = Find(path, key, marks)) return *std::move(found);
   return absl::DataLossError(absl::StrCat(path, ": the tokens that were written a moment ago are not there whole"));
 }
 
-absl::Status TextTokenizer::Make(const TokenFile& text, const TokenFormat& format, const std::string& key,
+absl::Status TextTokenizer::Make(const TokenFile& text, const TokenFormat& format, bool marks, const std::string& key,
                                  const std::string& path) {
   const std::string temporary = absl::StrCat(path, ".", getpid(), ".part");
   RemoveOne(temporary).IgnoreError();
@@ -214,13 +220,13 @@ absl::Status TextTokenizer::Make(const TokenFile& text, const TokenFormat& forma
   };
   absl::StatusOr<std::unique_ptr<DurableFile>> file = DurableFile::Create(temporary);
   ZF_RETURN_IF_ERROR(cannot(file.status()));
-  ZF_RETURN_IF_ERROR(WriteTokens(text, format, *tokenizer_, chat_ ? &*chat_ : nullptr, options_, answers_, key,
+  ZF_RETURN_IF_ERROR(WriteTokens(text, format, *tokenizer_, chat_ ? &*chat_ : nullptr, options_, answers_, marks, key,
                                  [&](std::span<const std::byte> bytes) { return cannot((*file)->Write(bytes)); }));
   ZF_RETURN_IF_ERROR(cannot((*file)->Sync()));
   return cannot(Rename(temporary, path));
 }
 
-absl::StatusOr<TextTokens> TextTokenizer::MakeInMemory(const TokenFile& text, const TokenFormat& format,
+absl::StatusOr<TextTokens> TextTokenizer::MakeInMemory(const TokenFile& text, const TokenFormat& format, bool marks,
                                                        const std::string& key) {
   ZF_RETURN_IF_ERROR(Load());
   const int descriptor = memfd_create("tokens", MFD_CLOEXEC);
@@ -237,8 +243,10 @@ absl::StatusOr<TextTokens> TextTokenizer::MakeInMemory(const TokenFile& text, co
     }
     return absl::OkStatus();
   };
-  ZF_RETURN_IF_ERROR(WriteTokens(text, format, *tokenizer_, chat_ ? &*chat_ : nullptr, options_, answers_, key, write));
-  if (std::optional<TextTokens> found = Find(absl::StrCat("/proc/self/fd/", descriptor), key)) return *std::move(found);
+  ZF_RETURN_IF_ERROR(
+      WriteTokens(text, format, *tokenizer_, chat_ ? &*chat_ : nullptr, options_, answers_, marks, key, write));
+  if (std::optional<TextTokens> found = Find(absl::StrCat("/proc/self/fd/", descriptor), key, marks))
+    return *std::move(found);
   return absl::InternalError(absl::StrCat(text.path(), ": its tokens cannot be read back from memory"));
 }
 

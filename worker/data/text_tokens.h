@@ -38,6 +38,7 @@ struct TextTokens {
   std::unique_ptr<TokenFile> file;
   TokenFormat format;
   int64_t documents = 0, text_bytes = 0;  // of documents
+  bool marks = false;                     // ids have 4 bytes, with kUncounted and kEndsDocument (tokenize.h)
 };
 
 // Bytes of an id in a file: 2 where the vocabulary fits, else 4.
@@ -52,8 +53,8 @@ class TextTokenizer {
   // another than the configuration says; DataLoss, naming the file, for one that is not such text; ResourceExhausted if
   // the tokens cannot be written; Cancelled.
   //
-  // With data.loss_on: assistant ids have 4 bytes, and kUncounted (tokenize.h) where they do not count; DataLoss for
-  // text that is not JSON lines.
+  // Ids are marked with data.loss_on: assistant, where DataLoss is for text that is not JSON lines, and with
+  // data.packing where lines may be chats.
   absl::StatusOr<TextTokens> Open(const TokenFile& text, const TokenFormat& format);
 
   // What else than the text and the tokenizer makes the tokens of what was opened until now: "end token "</s>", chat
@@ -67,11 +68,13 @@ class TextTokenizer {
   absl::Status Load();
   // The digest of the tokenizer's chat template; empty if it has none.
   absl::StatusOr<std::string> LoadChat();
-  absl::Status Make(const TokenFile& text, const TokenFormat& format, const std::string& key, const std::string& path);
-  absl::StatusOr<TextTokens> MakeInMemory(const TokenFile& text, const TokenFormat& format, const std::string& key);
+  absl::Status Make(const TokenFile& text, const TokenFormat& format, bool marks, const std::string& key,
+                    const std::string& path);
+  absl::StatusOr<TextTokens> MakeInMemory(const TokenFile& text, const TokenFormat& format, bool marks,
+                                          const std::string& key);
 
   const std::string name_, digest_;
-  const bool answers_;  // data.loss_on: assistant
+  const bool answers_, packs_;  // data.loss_on: assistant; data.packing
   const TextOptions options_;
   std::unique_ptr<text::Tokenizer> tokenizer_;
   std::optional<text::ChatTemplate> chat_;

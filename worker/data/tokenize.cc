@@ -242,7 +242,7 @@ class Encoder {
 
   void End(Block& block) const {
     ++block.documents;
-    if (options_.end_token) block.ids.push_back(*options_.end_token);
+    if (options_.end_token) block.ids.push_back(*options_.end_token | (options_.marks ? kEndsDocument : 0));
   }
 
   const TokenFile& file_;

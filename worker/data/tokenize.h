@@ -18,6 +18,9 @@ namespace zerofleet::data {
 
 // Set in an id: as a target it does not count. Ids are below it.
 inline constexpr int32_t kUncounted = INT32_MIN;
+// Set in the id of the token behind a document, with TokenizeOptions::marks: a chat template has that token between the
+// messages of one document, too. Ids are below it.
+inline constexpr int32_t kEndsDocument = 1 << 30;
 
 struct TokenizeOptions {
   int threads = 1;
@@ -27,6 +30,7 @@ struct TokenizeOptions {
   // Tokens of JSON lines count in a `completion` behind a `prompt` and in the assistant's messages alone: the others
   // have kUncounted.
   bool answers = false;
+  bool marks = false;                        // the token behind each document has kEndsDocument
   const text::ChatTemplate* chat = nullptr;  // what `messages` become text by; null: they are refused
 };
 
