@@ -32,6 +32,7 @@ MAX_PER_RANK = 3  # the default
 MOST_HISTORY = 12  # losses that the last line of a run tells
 READS = (disk.READ, disk.STAT, disk.OPEN, disk.READ | disk.STAT | disk.OPEN)
 READ_ERRORS = (errno.EIO, errno.ESTALE, errno.ENOENT)
+WAITS = re.compile(rb"\(checkpoint\.stall_timeout_seconds|hangs: the others have waited")
 SPENT = re.compile(rb"^zerofleet: [^\n]*?rank (\d+) (?:has used its (\d+) restarts?|was lost (\d+) times after step (-?\d+))"
                    rb"[^\n]*?; (\d+) loss(?:es)?: ([^\n]*)", re.MULTILINE)
 STATE = "/.coordinator/"  # of the coordinator, within the checkpoint directory of `train`
@@ -353,11 +354,8 @@ class Chaos:
         self.disk_fails(disk.LOST, calls, (0, 2), error=self.draw.choice([errno.EIO, errno.ENOENT]))
 
     def disk_hangs(self, role, calls):
-        """One process's calls do not return until it has been told who waits for what: for the save, or for a rank that writes from
-        live states and does not come to the next step meanwhile."""
-        def told_of():
-            return self.logged().count(b"(checkpoint.stall_timeout_seconds") + self.logged().count(b"hangs: the others have waited")
-        told = told_of()
+        """One process's calls do not return until it has been told who waits for the save, or for a rank that writes live states."""
+        told = len(WAITS.findall(self.logged()))
         pids = self.children(role)
         for pid in self.draw.sample(pids, len(pids)):  # a spare writes nothing
             self.disk.fail(disk.HUNG, "step-", calls, pid=pid)
@@ -367,7 +365,7 @@ class Chaos:
             if self.disk.hits():
                 break
         deadline = time.monotonic() + PATIENCE
-        while told_of() == told:
+        while len(WAITS.findall(self.logged())) == told:
             if time.monotonic() > deadline:
                 raise Broken(f"nobody has told of a {role} that hangs in a call to storage within {PATIENCE} s")
             time.sleep(0.05)
