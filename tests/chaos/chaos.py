@@ -247,6 +247,7 @@ class Chaos:
         self.disk.mend()
 
     def await_hit(self):
+        self.may_end = (CANNOT_STORE,)  # a coordinator that begins meanwhile is refused
         deadline = time.monotonic() + PATIENCE
         while not self.disk.hits():
             if time.monotonic() > deadline:
@@ -597,5 +598,3 @@ class OnOneMachine(Chaos):
         time.sleep(self.draw.uniform(0, 1))
         self.disk.mend()
         time.sleep(0.5)
-        if self.process.poll() == CANNOT_STORE:
-            self.start()

@@ -151,10 +151,6 @@ class OnNodes(chaos.Chaos):
         if unexpected:
             raise Broken(f"the coordinator ended with {unexpected}")
 
-    def disk_fails(self, *what, **how):
-        self.may_end = (chaos.CANNOT_STORE,)  # the next coordinator may begin meanwhile, after one that was told to go
-        super().disk_fails(*what, **how)
-
     def end(self):
         pass  # a supervised fleet has no end but that its processes are killed
 
