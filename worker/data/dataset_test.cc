@@ -392,7 +392,7 @@ TEST_F(DatasetTest, PackedChatsAreWhole) {
     EXPECT_THAT(row(0), ElementsAre(2, 4, 3, 4, 4, 2, 4, 3, 4));
     EXPECT_THAT(row(2), ElementsAre(0, 0, 0, 0, 0, 5, 5, 5, 5));
     if (std::string_view(loss) == "all") {
-      EXPECT_THAT(row(1), ElementsAre(4, 3, 4, 4, -1, 4, 3, 4, 4));
+      EXPECT_THAT(row(1), ElementsAre(4, 3, 4, -1, -1, 4, 3, 4, -1));
     } else {
       EXPECT_THAT(row(1), ElementsAre(-1, 3, 4, -1, -1, -1, 3, 4, -1));
     }

@@ -37,7 +37,7 @@ struct Trailer {
   char key[kKeyDigits];
 };
 static_assert(sizeof(Trailer) == 72);
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 
 // The tokens in `path`, if they are there and whole.
 std::optional<TextTokens> Find(const std::string& path, const std::string& key, bool marks) {

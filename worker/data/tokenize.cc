@@ -197,7 +197,6 @@ class Encoder {
     return absl::OkStatus();
   }
 
-  // The template has ended the last answer: the token behind the document, which packing needs, does not count.
   absl::Status EncodeChat(const nlohmann::ordered_json& messages, Block& block) const {
     if (options_.chat == nullptr) {
       return absl::DataLossError("has \"messages\", and the tokenizer has no chat template");
@@ -209,7 +208,7 @@ class Encoder {
     if (!options_.answers) {
       ZF_ASSIGN_OR_RETURN(const std::string text, options_.chat->Render(messages, /*answer=*/false, kDayOfChats));
       ZF_RETURN_IF_ERROR(Append(text, block));
-      End(block);
+      EndChat(block);
       return absl::OkStatus();
     }
     ZF_ASSIGN_OR_RETURN(const ChatText chat, RenderChat(*options_.chat, messages));
@@ -221,8 +220,7 @@ class Encoder {
       at = answer.end;
     }
     ZF_RETURN_IF_ERROR(AppendUncounted(text.substr(at), block));
-    End(block);
-    if (options_.end_token) block.ids.back() |= kUncounted;
+    EndChat(block);
     return absl::OkStatus();
   }
 
@@ -243,6 +241,12 @@ class Encoder {
   void End(Block& block) const {
     ++block.documents;
     if (options_.end_token) block.ids.push_back(*options_.end_token | (options_.marks ? kEndsDocument : 0));
+  }
+
+  // The template has ended the last message: the token behind the document, which packing needs, does not count.
+  void EndChat(Block& block) const {
+    End(block);
+    if (options_.end_token && options_.marks) block.ids.back() |= kUncounted;
   }
 
   const TokenFile& file_;

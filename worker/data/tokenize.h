@@ -30,7 +30,8 @@ struct TokenizeOptions {
   // Tokens of JSON lines count in a `completion` behind a `prompt` and in the assistant's messages alone: the others
   // have kUncounted.
   bool answers = false;
-  bool marks = false;                        // the token behind each document has kEndsDocument
+  // The token behind each document has kEndsDocument, and behind a chat, which its template has ended, kUncounted too.
+  bool marks = false;
   const text::ChatTemplate* chat = nullptr;  // what `messages` become text by; null: they are refused
 };
 

@@ -109,16 +109,15 @@ absl::StatusOr<DocumentLoss> LossOfDocuments(InferenceModel& model, const text::
     return absl::DataLossError(absl::StrCat(path, ": is no text and no JSON lines, so its documents are not known"));
   }
   const std::optional<int32_t> end = tokenizer.end_of_text();
-  // Behind a line's document, in which the token that ends a text may stand, as behind each message of a chat. A text
-  // file is divided at that token.
-  constexpr int32_t kBoundary = -2;
-  const std::optional<int32_t> behind = end && format.json_lines() ? std::optional<int32_t>(kBoundary) : end;
   DocumentLoss loss;
   std::vector<int32_t> document;
   const auto take = [&](std::span<const int32_t> ids) -> absl::Status {
     for (const int32_t id : ids) {
-      document.push_back(id == kBoundary ? *end : id);
-      if (id != behind) continue;
+      const bool behind = (id & data::kEndsDocument) != 0;
+      const bool expected = (id & data::kUncounted) == 0 && (end || !behind);
+      if (expected) document.push_back(id & ~data::kEndsDocument);
+      // A line may hold the token that ends a text, as a chat does behind each message; a text file is divided there.
+      if (!behind && (format.json_lines() || document.back() != end)) continue;
       ZF_RETURN_IF_ERROR(AddDocument(model, end, document, loss));
       document.clear();
     }
@@ -126,7 +125,8 @@ absl::StatusOr<DocumentLoss> LossOfDocuments(InferenceModel& model, const text::
   };
   data::TokenizeOptions options;
   options.threads = threads;
-  options.end_token = behind;
+  options.end_token = format.json_lines() ? end.value_or(0) : end;  // told by its mark
+  options.marks = true;
   options.chat = chat;
   ZF_ASSIGN_OR_RETURN(const data::TokenizeCounts counts, data::Tokenize(*file, format, tokenizer, options, take));
   ZF_RETURN_IF_ERROR(AddDocument(model, end, document, loss));

@@ -70,9 +70,17 @@ TEST_F(ScoringTest, DocumentsSeeThemselvesAlone) {
   EXPECT_EQ(loss->bytes, 13);
   EXPECT_NEAR(loss->nats, Loss("a", " longer text"), 1e-6);
   EXPECT_NEAR(loss->mean_of_documents, loss->nats / 12, 1e-9);
+
+  Overwrite(Path("two.jsonl"), "{\"text\": \"a longer text\"}\n{\"text\": \"abc\"}\n");
+  const auto both = LossOfDocuments(*model_, *bytes_, nullptr, Path("two.jsonl"), 1);
+  ASSERT_TRUE(both.ok()) << both.status();
+  EXPECT_EQ(both->documents, 2);
+  EXPECT_EQ(both->tokens, 14);
+  EXPECT_NEAR(both->nats, loss->nats + Loss("a", "bc"), 1e-6);
 }
 
-// A template that ends each message with the token that ends a text does not divide the chat.
+// A template that ends each message with the token that ends a text does not divide the chat, and nothing is expected
+// behind its last message.
 TEST_F(ScoringTest, AChatIsADocument) {
   const auto tokenizer =
       text::BpeTokenizer::Parse(R"({"added_tokens": [{"id": 3, "content": "</s>", "single_word": false,
@@ -87,8 +95,8 @@ TEST_F(ScoringTest, AChatIsADocument) {
   const auto loss = LossOfDocuments(*model_, **tokenizer, &*chat, Path("chats.jsonl"), 1);
   ASSERT_TRUE(loss.ok()) << loss.status();
   EXPECT_EQ(loss->documents, 2);
-  const std::vector<int32_t> first = {0, 1, 3, 2, 3, 3}, second = {1, 0, 3}, before = {3};
-  EXPECT_EQ(loss->tokens, 9);
+  const std::vector<int32_t> first = {0, 1, 3, 2, 3}, second = {1, 0, 3}, before = {3};
+  EXPECT_EQ(loss->tokens, 8);
   EXPECT_NEAR(loss->nats,
               model_->ContinuationLoss(before, first).value() + model_->ContinuationLoss(before, second).value(), 1e-6);
   EXPECT_FALSE(LossOfDocuments(*model_, **tokenizer, nullptr, Path("chats.jsonl"), 1).ok());
