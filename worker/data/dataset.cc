@@ -141,6 +141,7 @@ absl::StatusOr<int64_t> Dataset::AddFile(const DataPath& path, const Opening& op
     source.format = std::move(tokens.format);
     source.documents = tokens.documents;
     source.marks = tokens.marks;
+    source.digest = tokens.digest;
   } else if (opening.answers) {
     return absl::DataLossError(absl::StrCat(path.path,
                                             ": data.loss_on: assistant needs JSON lines of a \"prompt\" and "
@@ -213,6 +214,13 @@ absl::StatusOr<int64_t> Dataset::CheckIds(int threads, CheckedFiles& checked,
                                           const std::function<bool()>& cancelled) const {
   int64_t bytes = 0;
   for (const Source& source : sources_) {
+    if (source.text != nullptr) {
+      const std::string key = Digest128(absl::StrCat(source.file->Identity(), " is whole"));
+      if (!checked.Contains(key)) {
+        ZF_RETURN_IF_ERROR(VerifyTokens(*source.file, source.format, source.digest, cancelled));
+        checked.Add(key);
+      }
+    }
     if (source.marks || !MayExceed(source.format, vocab_)) continue;
     const int64_t tokens = source.samples * context_ + 1;  // those that a sample holds
     const std::string key = Digest128(absl::StrCat(source.file->Identity(), " ", source.format.token_bytes, " ",

@@ -67,9 +67,10 @@ class Dataset {
   // How they, the files of `key`, differ from those that a run had `before`.
   DataChange ChangeSince(const std::string& key, const v1::DataFiles& before) const;
 
-  // Compares every id of every sample with the vocabulary, except for files that `checked` remembers, and adds those
-  // that pass to it. Returns the bytes that were compared. DataLoss, naming file, position and id, for the first id
-  // that is too large; Cancelled once `cancelled` says so.
+  // Compares every id of every sample with the vocabulary, and the tokens of a text with their digest, except for files
+  // that `checked` remembers, and adds those that pass to it. Returns the bytes that were compared with the vocabulary.
+  // DataLoss, naming file, position and id, for the first id that is too large, and for tokens that are damaged;
+  // Cancelled once `cancelled` says so.
   absl::StatusOr<int64_t> CheckIds(int threads, CheckedFiles& checked, const std::function<bool()>& cancelled) const;
 
   // Fills `tokens`, of context() + 1 elements, with sample `sample` in [0, samples()). DataLoss, naming the file, for
@@ -91,6 +92,7 @@ class Dataset {
     // The text whose tokens `file` holds; null where that is what the user named.
     std::unique_ptr<TokenFile> text;
     std::string text_format;
+    DigestBits digest;  // of these tokens
     int64_t documents = 0;
     bool marks = false;                    // ids may have kUncounted and kEndsDocument (tokenize.h)
     std::vector<int64_t> document_starts;  // positions, ascending, where an index tells them

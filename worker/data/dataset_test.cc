@@ -18,6 +18,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 // Letters are tokens, "ab" too, and 4 ends a text.
 constexpr char kLettersTokenizer[] =
@@ -263,6 +264,25 @@ TEST_F(CheckIdsTest, ASecondStartReadsNothing) {
   EXPECT_EQ(Check({path, other}, 2, 300).second, 10);  // only what is new
   WriteTokens<uint16_t>("a.u16", {1, 2, 3, 4, 300});
   EXPECT_EQ(Check({path}, 2, 300).first.code(), absl::StatusCode::kDataLoss);
+}
+
+// Another start finds them, and has not made them.
+TEST_F(CheckIdsTest, DamagedTokensOfATextAreNamed) {
+  config_.set_tokenizer(WriteBytes("tokenizer.json", kLettersTokenizer));
+  const DataPath path = {"data.train[0]", WriteBytes("a.txt", "abcabcabcabc")};
+  TextOptions options;
+  options.directory = Path("kept");
+  CheckedFiles checked = CheckedFiles::Load("");
+  const auto check = [&] {
+    TextTokenizer text(config_, options);
+    return Dataset::Open(config_, {path}, 2, 512, text).value()->CheckIds(1, checked, nullptr).status();
+  };
+  EXPECT_TRUE(check().ok());
+  const std::string kept = JoinPath(options.directory, ListDirectory(options.directory).value().front());
+  std::fstream(kept, std::ios::in | std::ios::out | std::ios::binary).write("\x09\0\x09", 3);
+  const absl::Status damaged = check();
+  EXPECT_EQ(damaged.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(damaged.message()), StartsWith(kept + ": damaged: "));
 }
 
 TEST_F(CheckIdsTest, BytesNeedNoCheckUnderAVocabularyOfBytes) {

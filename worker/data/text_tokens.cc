@@ -34,9 +34,10 @@ struct Trailer {
   char magic[8];
   uint32_t version, token_bytes;
   uint64_t tokens, documents, text_bytes;
+  uint64_t digest_high, digest_low;  // of the tokens
   char key[kKeyDigits];
 };
-static_assert(sizeof(Trailer) == 72);
+static_assert(sizeof(Trailer) == 88);
 constexpr uint32_t kVersion = 2;
 
 // The tokens in `path`, if they are there and whole.
@@ -53,8 +54,12 @@ std::optional<TextTokens> Find(const std::string& path, const std::string& key, 
                      trailer.tokens == static_cast<uint64_t>(data_bytes) / trailer.token_bytes &&
                      data_bytes % trailer.token_bytes == 0 && trailer.documents <= kMost && trailer.text_bytes <= kMost;
   if (!known) return std::nullopt;
-  TextTokens tokens = {
-      *std::move(file), {}, static_cast<int64_t>(trailer.documents), static_cast<int64_t>(trailer.text_bytes), marks};
+  TextTokens tokens = {*std::move(file),
+                       {},
+                       static_cast<int64_t>(trailer.documents),
+                       static_cast<int64_t>(trailer.text_bytes),
+                       marks,
+                       {trailer.digest_high, trailer.digest_low}};
   tokens.format.name = trailer.token_bytes == 2 ? "tokens_u16" : "tokens_u32";
   tokens.format.token_bytes = static_cast<int>(trailer.token_bytes);
   tokens.format.tokens = static_cast<int64_t>(trailer.tokens);
@@ -69,10 +74,12 @@ absl::Status WriteTokens(const TokenFile& text, const TokenFormat& format, const
                          const std::string& key, const Write& write) {
   const int token_bytes = marks ? 4 : TokenBytes(tokenizer.vocab());
   std::vector<uint16_t> narrow;
+  StreamingDigest digest;
   const TokenSink sink = [&](std::span<const int32_t> ids) {
-    if (token_bytes == 4) return write(std::as_bytes(ids));
-    narrow.assign(ids.begin(), ids.end());
-    return write(std::as_bytes(std::span(narrow)));
+    if (token_bytes == 2) narrow.assign(ids.begin(), ids.end());
+    const std::span<const std::byte> bytes = token_bytes == 2 ? std::as_bytes(std::span(narrow)) : std::as_bytes(ids);
+    digest.Update(bytes);
+    return write(bytes);
   };
   TokenizeOptions how = {.threads = options.threads,
                          .end_token = options.end_token ? options.end_token : tokenizer.end_of_text(),
@@ -95,6 +102,8 @@ absl::Status WriteTokens(const TokenFile& text, const TokenFormat& format, const
   trailer.tokens = static_cast<uint64_t>(counts.tokens);
   trailer.documents = static_cast<uint64_t>(counts.documents);
   trailer.text_bytes = static_cast<uint64_t>(counts.text_bytes);
+  trailer.digest_high = digest.Bits().high;
+  trailer.digest_low = digest.Bits().low;
   std::memcpy(trailer.magic, kMagic, sizeof trailer.magic);
   std::memcpy(trailer.key, key.data(), kKeyDigits);
   return write(std::as_bytes(std::span(&trailer, 1)));
@@ -131,6 +140,25 @@ class MakersLock {
 };
 
 }  // namespace
+
+absl::Status VerifyTokens(const TokenFile& file, const TokenFormat& format, const DigestBits& digest,
+                          const std::function<bool()>& cancelled) {
+  constexpr int64_t kAtATime = int64_t{1} << 20;
+  const int64_t bytes = format.tokens * format.token_bytes;
+  StreamingDigest found;
+  std::vector<std::byte> block(std::min(bytes, kAtATime));
+  for (int64_t at = 0; at < bytes; at += kAtATime) {
+    if (cancelled && cancelled()) return absl::CancelledError("stopped while tokens were read");
+    const std::span<std::byte> part = std::span(block).first(std::min(bytes - at, kAtATime));
+    ZF_RETURN_IF_ERROR(file.Read(format.data_offset + at, part));
+    found.Update(part);
+  }
+  if (found.Bits() == digest) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat(file.path(),
+                   ": damaged: these tokens of a text are not those that were written; remove the file: the next start "
+                   "makes it anew"));
+}
 
 int TokenBytes(int64_t vocab) { return vocab <= int64_t{1} << 16 ? 2 : 4; }
 

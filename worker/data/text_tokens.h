@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/digest.h"
 #include "worker/data/format.h"
 #include "worker/data/token_file.h"
 #include "worker/text/chat_template.h"
@@ -39,7 +40,12 @@ struct TextTokens {
   TokenFormat format;
   int64_t documents = 0, text_bytes = 0;  // of documents
   bool marks = false;                     // ids have 4 bytes, with kUncounted and kEndsDocument (tokenize.h)
+  DigestBits digest;                      // of the tokens, when they were made
 };
+
+// DataLoss, naming the file, if the tokens in `file` have another digest; Cancelled.
+absl::Status VerifyTokens(const TokenFile& file, const TokenFormat& format, const DigestBits& digest,
+                          const std::function<bool()>& cancelled);
 
 // Bytes of an id in a file: 2 where the vocabulary fits, else 4.
 int TokenBytes(int64_t vocab);
