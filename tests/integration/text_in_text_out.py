@@ -88,6 +88,27 @@ class TextInTextOut(fleet.FleetTest):
         (imported / "tokenizer.json").write_text("{}")
         self.assertIn("tokenizer.json", self.command("checkpoint", "verify", imported, code=3).err)
 
+    def test_eval_counts_what_the_run_counts(self):
+        (self.tokenizer / "tokenizer_config.json").write_text('{"eos_token": "<|end|>"}')
+        pairs = self.work / "pairs.jsonl"
+        words = self.text.read_text().split()
+        pairs.write_text("".join(json.dumps({"prompt": " ".join(words[i:i + 7]), "completion": " " + " ".join(words[i + 7:i + 10])})
+                                 + "\n" for i in range(0, 600, 10)))
+        losses = set()
+        for packing, loss_on in ((False, "assistant"), (True, "assistant"), (True, "all")):
+            data = self.lines if loss_on == "all" else pairs
+            name = f"{packing}-{loss_on}"
+            run = self.train(self.text_config(name, data={"train": [str(data)], "validation": [str(data)], "packing": packing,
+                                                          "tokenizer": str(self.tokenizer), "loss_on": loss_on},
+                                              evaluate={"every_steps": 6, "batches": 1000}))
+            said = json.loads(self.command("eval", "--checkpoint", self.work / name, "--data", data, "--json").out)
+            self.assertAlmostEqual(said["loss"], run.of("evaluate")[-1]["loss"], delta=1e-4)
+            losses.add(said["loss"])
+        self.assertEqual(len(losses), 3)
+        # A text has no answers: all of its tokens count.
+        said = json.loads(self.command("eval", "--checkpoint", self.work / "False-assistant", "--data", self.text, "--json").out)
+        self.assertEqual(said["tokens"] % 32, 0)
+
     def test_another_tokenizer_is_refused(self):
         config = self.text_config("run")
         self.train(config)

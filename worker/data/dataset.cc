@@ -363,13 +363,13 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenForModel(const v1::DataConfig& trai
   }
   v1::DataConfig data = trained;
   data.set_format("auto");
-  data.clear_loss_on();
-  data.clear_packing();
   absl::StatusOr<std::unique_ptr<TokenFile>> file = TokenFile::Open(file_path, /*keep_open=*/false);
   if (file.ok()) {
     absl::StatusOr<std::string> format = FormatForModel(FactsOf(**file, IndexHead(file_path)), trained);
     if (!format.ok()) return Annotate(format.status(), path.key);
     data.set_format(*format);
+    const absl::StatusOr<TokenFormat> recognised = RecogniseFormat(FactsOf(**file, IndexHead(file_path)), *format);
+    if (recognised.ok() && !recognised->json_lines()) data.clear_loss_on();
   }
   TextTokenizer text(
       data, {"", static_cast<int>(std::max(1u, std::thread::hardware_concurrency())), nullptr, nullptr, std::nullopt});

@@ -50,6 +50,7 @@ class Dataset {
 
   int64_t samples() const { return samples_; }
   int64_t context() const { return context_; }
+  bool packing() const { return packing_; }
   // How many targets of a sample count.
   int64_t Counted(int64_t sample) const;
   // How many each of the paths has that it was opened with, in their order: that in which samples are numbered.
@@ -137,8 +138,9 @@ class Dataset {
 // The arrays of a batch: inputs, targets, and with data.packing the starts of documents.
 int ArraysPerToken(const v1::DataConfig& config);
 
-// Opens `path` alone, for a model trained on `trained`, in the format that suits both (FormatForModel). Tokens of text
-// are kept in memory.
+// Opens `path` alone, for a model trained on `trained`, in the format that suits both (FormatForModel). What counts is
+// what counted in training, but of what can have no answers, a text or a file of tokens, all does. Tokens of text are
+// kept in memory.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenForModel(const v1::DataConfig& trained, const DataPath& path,
                                                       int64_t context, int64_t vocab);
 

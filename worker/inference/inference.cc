@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <span>
 #include <utility>
 
@@ -103,7 +104,8 @@ absl::Status InferenceModel::Reserve() {
        {memory::Space::kDevice, memory::Category::kActivations, zero::kActivationsRow, model_->ActivationBytes()},
        {memory::Space::kDevice, memory::Category::kActivations, kCacheRow, cache_bytes},
        {memory::Space::kDevice, memory::Category::kBuffers, zero::kModelScratchRow, model_->ScratchBytes()},
-       {memory::Space::kDevice, memory::Category::kBuffers, zero::kTokensRow, 2 * sequences * context * 4},
+       {memory::Space::kDevice, memory::Category::kBuffers, zero::kTokensRow,
+        data::ArraysPerToken(data_) * sequences * context * 4},
        {memory::Space::kDevice, memory::Category::kBuffers, kLogitsRow, config.vocab() * 4},
        {memory::Space::kDevice, memory::Category::kBuffers, kWeightStagingRow, kStagedWeights * 4},
        {memory::Space::kDevice, memory::Category::kBuffers, zero::kSumsRow, 8}}};
@@ -144,32 +146,46 @@ absl::StatusOr<InferenceModel::Loss> InferenceModel::MeanLoss(const data::DataPa
   const int64_t context = options_.context;
   ZF_ASSIGN_OR_RETURN(std::unique_ptr<data::Dataset> dataset,
                       data::OpenForModel(data_, path, context, config.model().vocab()));
-  std::vector<int32_t> staging(2 * options_.sequences * context);
+  if (dataset->packing() && device_->kind() != "cpu") {
+    return absl::FailedPreconditionError(absl::StrCat(
+        path.key, ": the model was trained with data.packing, which device ", device_->kind(), " does not support"));
+  }
+  const int64_t arrays = dataset->packing() ? 3 : 2;
+  std::vector<int32_t> staging(arrays * options_.sequences * context), counted;
+  Loss loss;
   double total = 0;
-  int64_t bytes = 0;
   for (int64_t first = 0; first < dataset->samples(); first += options_.sequences) {
-    int64_t sequences = std::min(options_.sequences, dataset->samples() - first), tokens = sequences * context;
+    const int64_t sequences = std::min(options_.sequences, dataset->samples() - first), tokens = sequences * context;
     ZF_RETURN_IF_ERROR(dataset->ReadBatch(
         sequences, [&](int64_t i) { return first + i; }, staging.data()));
-    if (tokenizer != nullptr && !AddBytes(*tokenizer, {staging.data() + tokens, static_cast<size_t>(tokens)}, bytes)) {
+    counted.clear();
+    std::copy_if(staging.begin() + tokens, staging.begin() + 2 * tokens, std::back_inserter(counted),
+                 [](int32_t target) { return target >= 0; });
+    loss.tokens += std::ssize(counted);
+    if (tokenizer != nullptr && !AddBytes(*tokenizer, counted, loss.bytes)) {
       tokenizer = nullptr;
-      bytes = 0;
+      loss.bytes = 0;
     }
-    device_->Copy(*stream_, tokens_, staging.data(), 2 * tokens * static_cast<int64_t>(sizeof(int32_t)));
-    ZF_RETURN_IF_ERROR(
-        model_->Evaluate({sequences, context, tokens_, tokens_ + tokens}, *parameters_, *stream_, loss_sum_));
+    device_->Copy(*stream_, tokens_, staging.data(), arrays * tokens * static_cast<int64_t>(sizeof(int32_t)));
+    const int32_t* const starts = dataset->packing() ? tokens_ + 2 * tokens : nullptr;
+    ZF_RETURN_IF_ERROR(model_->Evaluate({sequences, context, tokens_, tokens_ + tokens, nullptr, starts}, *parameters_,
+                                        *stream_, loss_sum_));
     double sum = 0;
     device_->Copy(*stream_, &sum, loss_sum_, sizeof sum);
     ZF_RETURN_IF_ERROR(stream_->Synchronize());
     total += sum;
   }
-  int64_t tokens = dataset->samples() * context;
+  if (loss.tokens == 0) {
+    return absl::DataLossError(absl::StrCat(path.key, ": no token of ", path.path, " counts in the loss, as the model ",
+                                            "was trained (data.loss_on, data.packing)"));
+  }
+  loss.mean = total / static_cast<double>(loss.tokens);
   if (!std::isfinite(total)) {
     return absl::DataLossError(absl::StrCat(path.key, ": the loss of ", path.path, " is ", total,
                                             ": the checkpoint's weights, or what is computed from them, are not "
                                             "finite"));
   }
-  return Loss{total / static_cast<double>(tokens), tokens, bytes};
+  return loss;
 }
 
 absl::Status InferenceModel::CheckTokens(std::span<const int32_t> tokens) const {

@@ -50,12 +50,12 @@ class InferenceModel {
   const v1::DataConfig& data() const { return data_; }
 
   struct Loss {
-    double mean = 0;  // nats per token
-    int64_t tokens = 0;
-    int64_t bytes = 0;  // of the tokens' text; 0 where that is not known
+    double mean = 0;     // nats per token
+    int64_t tokens = 0;  // that count
+    int64_t bytes = 0;   // of their text; 0 where that is not known
   };
-  // Over every sample of a file or directory, in the format that the model was trained on (OpenForModel). `tokenizer`,
-  // which may be null, counts the bytes of what is predicted.
+  // Over every sample of a file or directory, as training sees it (OpenForModel): with its packing, and over what
+  // counts there. `tokenizer`, which may be null, counts the bytes of what is predicted.
   absl::StatusOr<Loss> MeanLoss(const data::DataPath& path, const text::Tokenizer* tokenizer = nullptr);
 
   // Scores of the token after `tokens`; only those from FirstSeen on are used. InvalidArgument if there are none, or if
