@@ -1,6 +1,7 @@
 // A directory with a manifest is a step directory; see checkpoint_path.h.
 #include "cli/commands/checkpoint_path.h"
 
+#include <ostream>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -8,10 +9,11 @@
 #include "base/status.h"
 #include "worker/checkpoint/catalog.h"
 #include "worker/checkpoint/manifest.h"
+#include "worker/checkpoint/step_name.h"
 
 namespace zerofleet::cli {
 
-absl::StatusOr<std::string> ResolveCheckpoint(const std::string& path) {
+absl::StatusOr<std::string> ResolveCheckpoint(const std::string& path, std::ostream* warnings) {
   ZF_ASSIGN_OR_RETURN(const bool there, IsThere(path));
   if (!there || !IsDirectory(path)) return absl::NotFoundError(absl::StrCat(path, ": no such checkpoint directory"));
   ZF_ASSIGN_OR_RETURN(const bool committed_here, IsThere(JoinPath(path, checkpoint::kManifestName)));
@@ -22,8 +24,12 @@ absl::StatusOr<std::string> ResolveCheckpoint(const std::string& path) {
   for (const checkpoint::CheckpointProblem& problem : problems) {  // it may be the newest
     if (problem.unreadable) return absl::ResourceExhaustedError(problem.reason);
   }
+  for (const checkpoint::CheckpointProblem& problem : problems) {
+    if (!committed.empty() && checkpoint::StepOfDirectory(problem.path) < committed.front().step) continue;
+    if (committed.empty() || warnings == nullptr) return absl::DataLossError(problem.reason);
+    *warnings << problem.reason << "; step " << committed.front().step << ", the newest that is whole, is used\n";
+  }
   if (!committed.empty()) return committed.front().path;
-  if (!problems.empty()) return absl::DataLossError(absl::StrCat(problems.front().path, ": ", problems.front().reason));
   return absl::NotFoundError(
       absl::StrCat(path, ": no committed checkpoint (no ", checkpoint::kManifestName, ", here or in a step-* below)"));
 }

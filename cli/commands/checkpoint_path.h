@@ -2,14 +2,16 @@
 #ifndef ZEROFLEET_CLI_COMMANDS_CHECKPOINT_PATH_H_
 #define ZEROFLEET_CLI_COMMANDS_CHECKPOINT_PATH_H_
 
+#include <iosfwd>
 #include <string>
 
 #include "absl/status/statusor.h"
 
 namespace zerofleet::cli {
 
-// The step directory that `path` names; NotFound if there is no committed checkpoint.
-absl::StatusOr<std::string> ResolveCheckpoint(const std::string& path);
+// The step directory that `path` names; NotFound if there is no committed checkpoint. A newer one in the directory
+// whose manifest is damaged is passed over and named in `warnings`, a line each; where that is null, it is DataLoss.
+absl::StatusOr<std::string> ResolveCheckpoint(const std::string& path, std::ostream* warnings = nullptr);
 
 }  // namespace zerofleet::cli
 

@@ -99,7 +99,7 @@ device::DType DTypeNamed(const std::string& name) {
 
 absl::StatusOr<int> RunExport(const std::string& path, const std::string& to, device::DType dtype, bool adapters,
                               checkpoint::WeightsOf which, const Output& output) {
-  ZF_ASSIGN_OR_RETURN(const std::string step_dir, ResolveCheckpoint(path));
+  ZF_ASSIGN_OR_RETURN(const std::string step_dir, ResolveCheckpoint(path, &output.err));
   if (adapters) {
     ZF_RETURN_IF_ERROR(checkpoint::ExportAdapters(step_dir, to, dtype, which));
     output.out << "wrote " << JoinPath(to, checkpoint::kAdapterWeightsName) << " and "
@@ -124,7 +124,7 @@ absl::StatusOr<int> RunImport(const std::string& hf_dir, const std::string& step
   if (base.empty()) {
     ZF_RETURN_IF_ERROR(checkpoint::ImportModel(hf_dir, step_dir, defaults, stamp));
   } else {
-    ZF_ASSIGN_OR_RETURN(const std::string base_dir, ResolveCheckpoint(base));
+    ZF_ASSIGN_OR_RETURN(const std::string base_dir, ResolveCheckpoint(base, &output.err));
     ZF_RETURN_IF_ERROR(checkpoint::ImportAdapters(hf_dir, base_dir, step_dir, stamp));
   }
   output.out << "wrote " << step_dir << "; start from it with: zerofleet train CONFIG.yaml --set init_from=" << step_dir

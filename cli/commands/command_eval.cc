@@ -138,7 +138,7 @@ absl::Status MeasureChoices(const EvalFlags& flags, inference::InferenceModel& m
 
 absl::StatusOr<int> RunEval(const EvalFlags& flags, const Output& output) {
   ZF_RETURN_IF_ERROR(CheckEvalFlags(flags));
-  ZF_ASSIGN_OR_RETURN(const std::string step_dir, ResolveCheckpoint(flags.checkpoint));
+  ZF_ASSIGN_OR_RETURN(const std::string step_dir, ResolveCheckpoint(flags.checkpoint, &output.err));
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<inference::InferenceModel> model,
                       inference::InferenceModel::Load(
                           step_dir, {"auto", flags.threads},

@@ -86,7 +86,7 @@ class Answers {
   Answers(const GenerateFlags& flags, const Output& output) : flags_(flags), output_(output) {}
 
   absl::Status Load() {
-    ZF_ASSIGN_OR_RETURN(step_dir_, ResolveCheckpoint(flags_.checkpoint));
+    ZF_ASSIGN_OR_RETURN(step_dir_, ResolveCheckpoint(flags_.checkpoint, &output_.err));
     inference::LoadOptions options;
     options.weights = flags_.ema ? checkpoint::WeightsOf::kAverage : checkpoint::WeightsOf::kStep;
     if (!flags_.precision.empty()) {
