@@ -286,7 +286,7 @@ class BadInput(fleet.FleetTest):
         self.assert_refused(self.train_anyhow(self.config(steps=6), "--resume", step_dir), DATA, "99")
         # Named by their directory the checkpoints are not whole, and who reads them is told which one it is.
         self.assert_one_line(self.run_command("checkpoint", "verify", step_dir.parent), DATA, "99")
-        read = self.run_command("eval", "--checkpoint", step_dir.parent, "--data", self.text_file, "--json")
+        read = self.run_command("eval", "--checkpoint", step_dir.parent, "--data", self.train_file, "--json")
         self.assertEqual((read.code, json.loads(read.out)["step"]), (0, 2), read.err)
         self.assertRegex(read.err, r"^\S+step-00000004/manifest.json: [^\n]*99[^\n]*; step 2, the newest that is whole, is used\n$")
 
