@@ -1,6 +1,4 @@
 // `zerofleet tokenize`: text to a file of token ids.
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cstring>
@@ -24,6 +22,7 @@
 #include "cli/launcher/stop_signals.h"
 #include "cli/report/text_progress.h"
 #include "worker/data/text_tokens.h"
+#include "worker/data/token_file.h"
 #include "worker/text/tokenizer.h"
 
 namespace zerofleet::cli {
@@ -37,7 +36,7 @@ struct TokenizeFlags {
   int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 };
 
-// A file, or a directory's files in sorted order.
+// Files as they are named; directories are the files in them.
 absl::StatusOr<std::vector<std::string>> FilesOf(const std::vector<std::string>& inputs) {
   std::vector<std::string> files;
   for (const std::string& input : inputs) {
@@ -45,12 +44,8 @@ absl::StatusOr<std::vector<std::string>> FilesOf(const std::vector<std::string>&
       files.push_back(input);
       continue;
     }
-    ZF_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(input));
-    for (const std::string& name : names) {
-      const std::string path = JoinPath(input, name);
-      struct stat info;
-      if (name.front() != '.' && stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode)) files.push_back(path);
-    }
+    ZF_ASSIGN_OR_RETURN(const std::vector<std::string> in_it, data::DataFilesIn(input));
+    files.insert(files.end(), in_it.begin(), in_it.end());
   }
   if (files.empty()) return absl::NotFoundError("INPUT: there is no file in these directories");
   return files;

@@ -1,11 +1,8 @@
 // Files to samples; see dataset.h.
 #include "worker/data/dataset.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <cstring>
 #include <thread>
 #include <utility>
@@ -102,15 +99,8 @@ absl::Status Dataset::AddPath(const DataPath& path, const Opening& opening) {
 absl::Status Dataset::AddDirectory(const DataPath& path, const Opening& opening) {
   const int64_t samples_before = samples_;
   int64_t longest = 0;
-  ZF_ASSIGN_OR_RETURN(std::vector<std::string> names, ListDirectory(path.path));
-  for (const std::string& name : names) {
-    if (name.front() == '.') continue;
-    const std::string file = JoinPath(path.path, name);
-    struct stat info;
-    if (stat(file.c_str(), &info) != 0) {
-      return absl::NotFoundError(absl::StrCat(file, ": cannot stat: ", std::strerror(errno)));
-    }
-    if (!S_ISREG(info.st_mode)) continue;
+  ZF_ASSIGN_OR_RETURN(const std::vector<std::string> files, DataFilesIn(path.path));
+  for (const std::string& file : files) {
     ZF_ASSIGN_OR_RETURN(const int64_t tokens, AddFile({path.key, file}, opening, /*in_directory=*/true));
     longest = std::max(longest, tokens);
   }

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/digest.h"
+#include "base/file.h"
 #include "base/status.h"
 #include "worker/data/format.h"
 
@@ -82,6 +83,19 @@ absl::StatusOr<std::string> DigestOfParts(const std::string& path, int descripto
 }
 
 }  // namespace
+
+absl::StatusOr<std::vector<std::string>> DataFilesIn(const std::string& directory) {
+  ZF_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(directory));
+  std::vector<std::string> files;
+  for (const std::string& name : names) {
+    if (name.front() == '.') continue;
+    const std::string path = JoinPath(directory, name);
+    struct stat info;
+    if (stat(path.c_str(), &info) != 0) return ErrnoStatus(path, "stat", errno);
+    if (S_ISREG(info.st_mode)) files.push_back(path);
+  }
+  return files;
+}
 
 absl::StatusOr<std::unique_ptr<TokenFile>> TokenFile::Open(const std::string& path, bool keep_open) {
   const int descriptor = open(path.c_str(), kForReading);

@@ -14,11 +14,16 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace zerofleet::data {
+
+// What a directory stands for where files are named: the regular files in it, links followed, sorted, without those
+// whose names begin with a dot. NotFound, DataLoss for what cannot be looked at, as a dangling link.
+absl::StatusOr<std::vector<std::string>> DataFilesIn(const std::string& directory);
 
 class TokenFile {
  public:

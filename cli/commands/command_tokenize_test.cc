@@ -1,0 +1,62 @@
+// What is taken for text, what is written, what is left behind.
+#include <unistd.h>
+
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/file.h"
+#include "cli/commands/command_line.h"
+#include "gtest/gtest.h"
+
+namespace zerofleet::cli {
+namespace {
+
+class TokenizeTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(RemoveTree(directory_).ok());
+    ASSERT_TRUE(CreateDirectories(directory_).ok());
+    Write("a.txt", "abc");
+  }
+  void TearDown() override { ASSERT_TRUE(RemoveTree(directory_).ok()); }
+  std::string Path(const std::string& name) const { return JoinPath(directory_, name); }
+  void Write(const std::string& name, const std::string& contents) {
+    ASSERT_TRUE(WriteFileAtomically(Path(name), contents).ok());
+  }
+
+  // The exit code; what is said is in said_. In a thread of its own, in which the command may block signals.
+  int Tokenize(const std::string& output, const std::vector<std::string>& inputs) {
+    std::vector<std::string> words = {"zerofleet", "tokenize", "--tokenizer", "bytes", "--output", Path(output)};
+    for (const std::string& input : inputs) words.push_back(Path(input));
+    std::vector<const char*> arguments;
+    for (const std::string& word : words) arguments.push_back(word.c_str());
+    int exit_code = -1;
+    std::thread([&] {
+      std::ostringstream said;
+      exit_code = RunCommandLine(static_cast<int>(arguments.size()), arguments.data(), {said, said, {}, {}});
+      said_ = said.str();
+    }).join();
+    return exit_code;
+  }
+
+  std::string said_;
+
+ private:
+  const std::string directory_ = JoinPath(testing::TempDir(), absl::StrCat("zerofleet_tokenize_", getpid()));
+};
+
+TEST_F(TokenizeTest, ADirectoryNamesLinksThatLeadNowhere) {
+  ASSERT_TRUE(CreateDirectory(Path("d")).ok());
+  Write("d/a.txt", "abc");
+  EXPECT_EQ(Tokenize("out.bin", {"d"}), 0) << said_;
+  ASSERT_EQ(symlink("nope", Path("d/dangling.txt").c_str()), 0);
+  EXPECT_EQ(Tokenize("other.bin", {"d"}), 3);
+  EXPECT_EQ(said_, absl::StrCat("zerofleet: ", Path("d/dangling.txt"), ": cannot stat: No such file or directory\n"));
+  EXPECT_FALSE(FileExists(Path("other.bin")));
+}
+
+}  // namespace
+}  // namespace zerofleet::cli
