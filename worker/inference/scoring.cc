@@ -11,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/file.h"
 #include "base/status.h"
 #include "proto/json_parse.h"
 #include "worker/data/format.h"
@@ -98,10 +99,8 @@ absl::Status AddDocument(InferenceModel& model, std::optional<int32_t> end, std:
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::StatusOr<DocumentLoss> LossOfDocuments(InferenceModel& model, const text::Tokenizer& tokenizer,
-                                             const text::ChatTemplate* chat, const std::string& path, int threads) {
+absl::Status AddFile(InferenceModel& model, const text::Tokenizer& tokenizer, const text::ChatTemplate* chat,
+                     const std::string& path, int threads, DocumentLoss& loss) {
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<data::TokenFile> file, data::TokenFile::Open(path, /*keep_open=*/false));
   ZF_ASSIGN_OR_RETURN(const data::TokenFormat format,
                       data::RecogniseFormat({path, file->bytes(), file->head(), ""}, "auto"));
@@ -109,7 +108,6 @@ absl::StatusOr<DocumentLoss> LossOfDocuments(InferenceModel& model, const text::
     return absl::DataLossError(absl::StrCat(path, ": is no text and no JSON lines, so its documents are not known"));
   }
   const std::optional<int32_t> end = tokenizer.end_of_text();
-  DocumentLoss loss;
   std::vector<int32_t> document;
   const auto take = [&](std::span<const int32_t> ids) -> absl::Status {
     for (const int32_t id : ids) {
@@ -129,9 +127,21 @@ absl::StatusOr<DocumentLoss> LossOfDocuments(InferenceModel& model, const text::
   options.marks = true;
   options.chat = chat;
   ZF_ASSIGN_OR_RETURN(const data::TokenizeCounts counts, data::Tokenize(*file, format, tokenizer, options, take));
-  ZF_RETURN_IF_ERROR(AddDocument(model, end, document, loss));
+  loss.bytes += counts.text_bytes;
+  return AddDocument(model, end, document, loss);
+}
+
+}  // namespace
+
+absl::StatusOr<DocumentLoss> LossOfDocuments(InferenceModel& model, const text::Tokenizer& tokenizer,
+                                             const text::ChatTemplate* chat, const std::string& path, int threads) {
+  std::vector<std::string> files = {path};
+  if (IsDirectory(path)) {
+    ZF_ASSIGN_OR_RETURN(files, data::DataFilesIn(path));
+  }
+  DocumentLoss loss;
+  for (const std::string& file : files) ZF_RETURN_IF_ERROR(AddFile(model, tokenizer, chat, file, threads, loss));
   if (loss.tokens == 0) return absl::InvalidArgumentError(absl::StrCat(path, ": has no token whose loss is known"));
-  loss.bytes = counts.text_bytes;
   loss.mean_of_documents /= static_cast<double>(loss.documents);
   return loss;
 }

@@ -20,11 +20,11 @@ struct DocumentLoss {
   double mean_of_documents = 0;   // of the documents' mean losses, however long they are
 };
 
-// The loss of each document of a file of text or JSON lines (worker/data/tokenize.h). A document's tokens see those
-// before them, of the same document. Where the tokenizer has a token that ends a text, that stands before a document,
-// so that all its tokens count, and behind it, and counts as its last; elsewhere a document's first token does not
-// count. A chat is a document, by `chat`, the tokenizer's template; null: it has none. NotFound, DataLoss for what is
-// not such a file; InvalidArgument if no token is left to count.
+// The loss of each document of a file of text or JSON lines (worker/data/tokenize.h), or of a directory of them. A
+// document's tokens see those before them, of the same document. Where the tokenizer has a token that ends a text,
+// that stands before a document, so that all its tokens count, and behind it, and counts as its last; elsewhere a
+// document's first token does not count. A chat is a document, by `chat`, the tokenizer's template; null: it has
+// none. NotFound, DataLoss for what is not such a file; InvalidArgument if no token is left to count.
 absl::StatusOr<DocumentLoss> LossOfDocuments(InferenceModel& model, const text::Tokenizer& tokenizer,
                                              const text::ChatTemplate* chat, const std::string& path, int threads);
 

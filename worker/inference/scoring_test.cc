@@ -79,6 +79,19 @@ TEST_F(ScoringTest, DocumentsSeeThemselvesAlone) {
   EXPECT_NEAR(both->nats, loss->nats + Loss("a", "bc"), 1e-6);
 }
 
+TEST_F(ScoringTest, ADirectoryIsTheDocumentsOfItsFiles) {
+  ASSERT_TRUE(CreateDirectory(Path("d")).ok());
+  Overwrite(Path("d/a.txt"), "abc");
+  Overwrite(Path("d/b.jsonl"), "{\"text\": \"a longer text\"}\n");
+  const auto loss = LossOfDocuments(*model_, *bytes_, nullptr, Path("d"), 1);
+  ASSERT_TRUE(loss.ok()) << loss.status();
+  EXPECT_EQ(loss->documents, 2);
+  EXPECT_EQ(loss->tokens, 14);
+  EXPECT_EQ(loss->bytes, 16);
+  EXPECT_NEAR(loss->nats, Loss("a", "bc") + Loss("a", " longer text"), 1e-6);
+  EXPECT_NEAR(loss->mean_of_documents, (Loss("a", "bc") / 2 + Loss("a", " longer text") / 12) / 2, 1e-6);
+}
+
 // A template that ends each message with the token that ends a text does not divide the chat, and nothing is expected
 // behind its last message.
 TEST_F(ScoringTest, AChatIsADocument) {
