@@ -261,6 +261,10 @@ absl::Status RenameDirectory(const std::string& from, const std::string& to) {
   return RenameBy(RenameUnlessTaken, from, to);
 }
 
+absl::Status RenameFile(const std::string& from, const std::string& to) {
+  return RenameBy(RenameUnlessTaken, from, to);
+}
+
 absl::Status CreateDirectory(const std::string& path) {
   if (mkdir(path.c_str(), 0755) == 0) return absl::OkStatus();
   return ErrnoStatus(path, "create the directory", errno);

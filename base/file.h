@@ -102,6 +102,8 @@ absl::Status Rename(const std::string& from, const std::string& to);
 // file system does not know RENAME_NOREPLACE, as NFS and FUSE, an empty directory that is made at `to` at the same
 // moment may be replaced; nothing else can be.
 absl::Status RenameDirectory(const std::string& from, const std::string& to);
+// And for a file; there, a file that is made at the same moment may be replaced.
+absl::Status RenameFile(const std::string& from, const std::string& to);
 // As mkdir: the parent must exist. AlreadyExists if anything is there.
 absl::Status CreateDirectory(const std::string& path);
 absl::Status CreateDirectories(const std::string& path);

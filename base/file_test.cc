@@ -169,6 +169,19 @@ TEST_F(FileTest, ADirectoryIsRenamedToWhatIsNotThere) {
   }
 }
 
+TEST_F(FileTest, AFileIsRenamedToWhatIsNotThere) {
+  FileCallLog log(Path(""));
+  for (const bool flags : {true, false}) {
+    if (!flags) log.RefuseRenameFlags();
+    ASSERT_TRUE(WriteFileAtomically(Path("a"), "one").ok());
+    ASSERT_TRUE(RenameFile(Path("a"), Path("b")).ok());
+    ASSERT_TRUE(WriteFileAtomically(Path("a"), "two").ok());
+    EXPECT_EQ(RenameFile(Path("a"), Path("b")).code(), absl::StatusCode::kAlreadyExists);
+    EXPECT_EQ(ReadSmallFile(Path("b"), 100).value(), "one");
+    ASSERT_TRUE(RemoveOne(Path("b")).ok());
+  }
+}
+
 TEST_F(FileTest, ARenameThatWasCarriedOutHasSucceededWhateverIsToldOfIt) {
   FileCallLog log(Path(""));
   log.LoseRename("b", ENOENT);

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/clock.h"
+#include "base/directory_lock.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "base/units.h"
@@ -29,6 +30,7 @@ namespace zerofleet::cli {
 namespace {
 
 constexpr char kOwnEnd[] = "the tokenizer's own";
+constexpr char kOutputLock[] = ".lock";
 
 struct TokenizeFlags {
   std::string tokenizer, output, end_token;
@@ -61,11 +63,13 @@ absl::StatusOr<std::optional<int32_t>> EndToken(const std::string& flag, const t
       absl::StrCat("--end-token: must be none or an id from 0 to ", tokenizer.vocab() - 1, ", got ", flag));
 }
 
+absl::Status OutputIsThere(const std::string& path) {
+  return absl::InvalidArgumentError(absl::StrCat("--output: ", path, " is there already and is not overwritten"));
+}
+
 absl::Status CheckOutput(const std::string& path, int token_bytes) {
   ZF_ASSIGN_OR_RETURN(const PathKind kind, KindOf(path));
-  if (kind != PathKind::kNothing) {
-    return absl::InvalidArgumentError(absl::StrCat("--output: ", path, " is there already and is not overwritten"));
-  }
+  if (kind != PathKind::kNothing) return OutputIsThere(path);
   const char* const other = token_bytes == 2 ? ".u32" : ".u16";
   if (!absl::EndsWith(path, other)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("--output: ", path, ": the ids of this tokenizer take ",
@@ -85,6 +89,14 @@ absl::Status Append(const data::TextTokens& tokens, DurableFile& out) {
   return absl::OkStatus();
 }
 
+// One run at a time writes `path`, by a lock among what it keeps in `parts`.
+absl::StatusOr<std::unique_ptr<DirectoryLock>> LockOutput(const std::string& path, const std::string& parts) {
+  absl::StatusOr<std::unique_ptr<DirectoryLock>> lock = DirectoryLock::Acquire(parts, kOutputLock);
+  if (!absl::IsAlreadyExists(lock.status())) return lock;
+  return absl::FailedPreconditionError(
+      absl::StrCat("--output: ", path, ": another run is writing it; wait for its end, or name another file"));
+}
+
 struct Totals {
   int64_t documents = 0, tokens = 0, text_bytes = 0;
 };
@@ -94,6 +106,13 @@ struct Totals {
 absl::StatusOr<Totals> TokenizeInto(const std::vector<std::string>& files, const std::string& path,
                                     const v1::DataConfig& config, data::TextOptions options) {
   const std::string parts = options.directory, temporary = absl::StrCat(path, ".part");
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<DirectoryLock> lock, LockOutput(path, parts));
+  const absl::Cleanup tidy = [&] {  // where no file was done
+    const absl::StatusOr<std::vector<std::string>> left = ListDirectory(parts);
+    if (left.ok() && *left == std::vector<std::string>{kOutputLock}) RemoveTree(parts).IgnoreError();
+  };
+  ZF_ASSIGN_OR_RETURN(const PathKind made, KindOf(path));  // by a run that held the lock
+  if (made != PathKind::kNothing) return OutputIsThere(path);
   data::TextTokenizer tokenizer(config, std::move(options));
   std::vector<data::TextTokens> all;
   Totals totals;
@@ -116,7 +135,9 @@ absl::StatusOr<Totals> TokenizeInto(const std::vector<std::string>& files, const
   absl::Cleanup remove = [&] { RemoveOne(temporary).IgnoreError(); };
   for (const data::TextTokens& tokens : all) ZF_RETURN_IF_ERROR(Append(tokens, *out));
   ZF_RETURN_IF_ERROR(out->Sync());
-  ZF_RETURN_IF_ERROR(Rename(temporary, path));
+  const absl::Status renamed = RenameFile(temporary, path);
+  if (absl::IsAlreadyExists(renamed)) return OutputIsThere(path);
+  ZF_RETURN_IF_ERROR(renamed);
   ZF_RETURN_IF_ERROR(SyncDirectory(ParentOf(path)));
   ZF_RETURN_IF_ERROR(RemoveTree(parts));
   return totals;
@@ -144,8 +165,10 @@ absl::StatusOr<int> RunTokenize(const TokenizeFlags& flags, const Output& output
   const double start = Clock::Real().MonotonicSeconds();
   const absl::StatusOr<Totals> totals = TokenizeInto(files, flags.output, config, std::move(options));
   if (absl::IsCancelled(totals.status())) {
-    return StoppedBySignal(signals.First(),
-                           absl::StrCat("stopped; the same command goes on from ", flags.output, ".parts"));
+    const std::string parts = absl::StrCat(flags.output, ".parts");
+    return StoppedBySignal(signals.First(), IsDirectory(parts)
+                                                ? absl::StrCat("stopped; the same command goes on from ", parts)
+                                                : "stopped");
   }
   if (!totals.ok()) return totals.status();
   const double seconds = std::max(Clock::Real().MonotonicSeconds() - start, 1e-9);

@@ -1,4 +1,6 @@
 // What is taken for text, what is written, what is left behind.
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <sstream>
@@ -7,12 +9,18 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/directory_lock.h"
 #include "base/file.h"
 #include "cli/commands/command_line.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace zerofleet::cli {
 namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 class TokenizeTest : public testing::Test {
  protected:
@@ -56,6 +64,47 @@ TEST_F(TokenizeTest, ADirectoryNamesLinksThatLeadNowhere) {
   EXPECT_EQ(Tokenize("other.bin", {"d"}), 3);
   EXPECT_EQ(said_, absl::StrCat("zerofleet: ", Path("d/dangling.txt"), ": cannot stat: No such file or directory\n"));
   EXPECT_FALSE(FileExists(Path("other.bin")));
+}
+
+TEST_F(TokenizeTest, AnOutputIsOneRunsAtATime) {
+  {
+    const auto other = DirectoryLock::Acquire(Path("out.bin.parts"), ".lock");
+    ASSERT_TRUE(other.ok()) << other.status();
+    EXPECT_EQ(Tokenize("out.bin", {"a.txt"}), 2);
+    EXPECT_EQ(said_, absl::StrCat("zerofleet: --output: ", Path("out.bin"),
+                                  ": another run is writing it; wait for its end, or name another file\n"));
+    EXPECT_TRUE(FileExists(Path("out.bin.parts/.lock")));
+  }
+  EXPECT_EQ(Tokenize("out.bin", {"a.txt"}), 0) << said_;
+  EXPECT_THAT(ListDirectory(Path("")).value(), ElementsAre("a.txt", "out.bin"));
+}
+
+TEST_F(TokenizeTest, WhatIsMadeMeanwhileIsNotOverwritten) {
+  Write("bad.jsonl", "{}\n");
+  EXPECT_EQ(Tokenize("out.bin", {"a.txt", "bad.jsonl"}), 3);
+  const std::vector<std::string> kept = ListDirectory(Path("out.bin.parts")).value();
+  ASSERT_THAT(kept, ElementsAre(".lock", HasSubstr(".tokens")));
+  // The run waits for whoever makes these tokens, with the output looked at by then.
+  const std::string tokens = Path("out.bin.parts/" + kept.back());
+  ASSERT_TRUE(RemoveOne(tokens).ok());
+  const int maker = open(absl::StrCat(tokens, ".lock").c_str(), O_RDWR | O_CREAT, 0644);
+  ASSERT_EQ(flock(maker, LOCK_EX), 0);
+  int exit_code = -1;
+  std::thread run([&] { exit_code = Tokenize("out.bin", {"a.txt"}); });
+  absl::SleepFor(absl::Milliseconds(300));
+  Write("out.bin", "mine");
+  close(maker);
+  run.join();
+  EXPECT_EQ(exit_code, 2);
+  EXPECT_EQ(said_,
+            absl::StrCat("zerofleet: --output: ", Path("out.bin"), " is there already and is not overwritten\n"));
+  EXPECT_EQ(ReadSmallFile(Path("out.bin"), 100).value(), "mine");
+}
+
+TEST_F(TokenizeTest, ARunThatMadeNothingLeavesNothing) {
+  Write("bad.jsonl", "{}\n");
+  EXPECT_EQ(Tokenize("out.bin", {"bad.jsonl"}), 3);
+  EXPECT_THAT(ListDirectory(Path("")).value(), ElementsAre("a.txt", "bad.jsonl"));
 }
 
 }  // namespace
