@@ -14,6 +14,7 @@
 #include "base/units.h"
 #include "cli/commands/checkpoint_path.h"
 #include "cli/commands/command.h"
+#include "cli/commands/flag_checks.h"
 #include "cli/config/config.h"
 #include "cli/report/table.h"
 #include "nlohmann/json.hpp"
@@ -99,6 +100,11 @@ device::DType DTypeNamed(const std::string& name) {
 
 absl::StatusOr<int> RunExport(const std::string& path, const std::string& to, device::DType dtype, bool adapters,
                               checkpoint::WeightsOf which, const Output& output) {
+  const bool gguf = absl::EndsWithIgnoreCase(to, ".gguf");
+  if (adapters && gguf) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("OUT: ", to, ": adapters are written to a directory, not a GGUF file"));
+  }
   ZF_ASSIGN_OR_RETURN(const std::string step_dir, ResolveCheckpoint(path, &output.err));
   if (adapters) {
     ZF_RETURN_IF_ERROR(checkpoint::ExportAdapters(step_dir, to, dtype, which));
@@ -106,7 +112,7 @@ absl::StatusOr<int> RunExport(const std::string& path, const std::string& to, de
                << JoinPath(to, checkpoint::kAdapterConfigName) << "\n";
     return 0;
   }
-  if (absl::EndsWith(to, ".gguf")) {
+  if (gguf) {
     ZF_RETURN_IF_ERROR(checkpoint::ExportGguf(step_dir, to, dtype, which));
     output.out << "wrote " << to << "\n";
     return 0;
@@ -166,6 +172,7 @@ void AddCheckpointCommand(CLI::App& app, CommandBody& body) {
       ->required();
   to_hf->add_option("OUT", flags->to, "A directory for model.safetensors and config.json, or a *.gguf file")
       ->type_name("PATH")
+      ->check(InDirectory())
       ->required();
   to_hf->add_option("--dtype", flags->dtype, "Of the weights: fp32, bf16 or fp16; fp32 without")
       ->check(CLI::IsMember({"fp32", "bf16", "fp16"}))

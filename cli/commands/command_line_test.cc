@@ -136,6 +136,14 @@ TEST(CommandLine, APageReplacesNoDevice) {
       "new one");
 }
 
+TEST(CommandLine, AnExportGoesToADirectoryThatIsThereUnderANameOfItsKind) {
+  ExpectUsageError(RunWith({"checkpoint", "export", "a", "no/such/out"}),
+                   "zerofleet: OUT: must be in a directory that is there, got \"no/such/out\" "
+                   "(see zerofleet checkpoint export --help)");
+  ExpectUsageError(RunWith({"checkpoint", "export", "a", "a.GGUF", "--adapters"}),
+                   "zerofleet: OUT: a.GGUF: adapters are written to a directory, not a GGUF file");
+}
+
 TEST(CommandLine, LocalRankIsTheFlagsOrTheEnvironments) {
   // A missing device stops the worker as soon as its flags are read.
   const std::vector<const char*> worker = {"worker", "--coordinator", "127.0.0.1:1", "--device", "tpu"};

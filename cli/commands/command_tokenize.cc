@@ -20,6 +20,7 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "cli/commands/command.h"
+#include "cli/commands/flag_checks.h"
 #include "cli/launcher/stop_signals.h"
 #include "cli/report/text_progress.h"
 #include "worker/data/text_tokens.h"
@@ -70,6 +71,11 @@ absl::Status OutputIsThere(const std::string& path) {
 absl::Status CheckOutput(const std::string& path, int token_bytes) {
   ZF_ASSIGN_OR_RETURN(const PathKind kind, KindOf(path));
   if (kind != PathKind::kNothing) return OutputIsThere(path);
+  for (const char* const ending : {".txt", ".json", ".jsonl", ".ndjson", ".gz", ".zst"}) {
+    if (!absl::EndsWithIgnoreCase(path, ending)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--output: ", path, ": token ids are no *", ending, "; name it *.u", 8 * token_bytes));
+  }
   const char* const other = token_bytes == 2 ? ".u32" : ".u16";
   if (!absl::EndsWith(path, other)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("--output: ", path, ": the ids of this tokenizer take ",
@@ -190,6 +196,7 @@ void AddTokenizeCommand(CLI::App& app, CommandBody& body) {
       ->required();
   command->add_option("--output", flags->output, "The file to write; *.bin and *.u16 are of 16 bits, *.u32 of 32")
       ->type_name("FILE")
+      ->check(InDirectory())
       ->required();
   command->add_option("--end-token", flags->end_token, "Put behind each document: an id, or none")
       ->type_name("ID|none")

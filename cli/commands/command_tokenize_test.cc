@@ -66,6 +66,16 @@ TEST_F(TokenizeTest, ADirectoryNamesLinksThatLeadNowhere) {
   EXPECT_FALSE(FileExists(Path("other.bin")));
 }
 
+TEST_F(TokenizeTest, AnOutputIsNamedAsTokensInADirectoryThatIsThere) {
+  for (const char* name : {"out.txt", "out.JSONL", "out.bin.gz"}) {
+    EXPECT_EQ(Tokenize(name, {"a.txt"}), 2) << name;
+    EXPECT_THAT(said_, HasSubstr("token ids are no *.")) << name;
+  }
+  EXPECT_EQ(Tokenize("none/out.bin", {"a.txt"}), 2);
+  EXPECT_THAT(said_, HasSubstr("--output: must be in a directory that is there, got "));
+  EXPECT_THAT(ListDirectory(Path("")).value(), ElementsAre("a.txt"));
+}
+
 TEST_F(TokenizeTest, AnOutputIsOneRunsAtATime) {
   {
     const auto other = DirectoryLock::Acquire(Path("out.bin.parts"), ".lock");

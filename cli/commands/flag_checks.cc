@@ -7,6 +7,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "base/file.h"
 #include "cli/config/utf8.h"
 
 namespace zerofleet::cli {
@@ -38,6 +39,15 @@ CLI::Validator WholeNumber() {
         const auto [stop, error] = std::from_chars(value.data(), end, number);
         if (error == std::errc() && stop == end) return std::string();
         return Refusal("a whole number from 0 to 18446744073709551615", value);
+      },
+      "");
+}
+
+CLI::Validator InDirectory() {
+  return CLI::Validator(
+      [](const std::string& value) {
+        if (IsDirectory(ParentOf(value))) return std::string();
+        return Refusal("in a directory that is there", value);
       },
       "");
 }

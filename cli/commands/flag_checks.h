@@ -15,6 +15,9 @@ CLI::Validator PlainName();
 // 2^64-1.
 CLI::Validator WholeNumber();
 
+// A path whose directory is there: what is to be written is not put where a slip of the pen makes directories for it.
+CLI::Validator InDirectory();
+
 // For a flag of a list: given several times, with one value each time. By itself the parser takes every word up to the
 // next flag, the positional arguments among them.
 CLI::Option* Repeatable(CLI::Option* option);

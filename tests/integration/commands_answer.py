@@ -81,6 +81,10 @@ class CommandsAnswer(fleet.FleetTest):
         self.assertEqual(header["transformer.h.0.attn.c_attn.weight"]["shape"], [hidden, 3 * hidden])
         self.assertEqual(json.loads((self.work / "hf" / "config.json").read_text())["model_type"], "gpt2")
 
+        refused = self.run_command("checkpoint", "export", step_dir, self.work / "model.GGUF")
+        self.assertEqual(refused.code, 2, refused.err)
+        self.assertIn("GGUF files are written of llama alone", refused.err)
+
         self.ok("checkpoint", "import", self.work / "hf", self.work / "imported" / "step-00000000")
         back = json.loads(self.ok("eval", "--checkpoint", self.work / "imported" / "step-00000000",
                                   "--data", self.held_file, "--json").out)
