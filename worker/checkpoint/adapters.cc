@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "base/status.h"
@@ -206,7 +207,11 @@ absl::Status ExportAdapters(const std::string& step_dir, const std::string& out_
     weight.at = bytes;
     bytes += (weight.flat_end - weight.flat_begin) * device::DTypeBytes(dtype);
   }
+  ZF_ASSIGN_OR_RETURN(const bool there, IsThere(out_dir));
   ZF_RETURN_IF_ERROR(CreateDirectories(out_dir));
+  const absl::Cleanup tidy = [&] {
+    if (!there) RemoveOne(out_dir).IgnoreError();  // it is empty where nothing could be written
+  };
   ZF_RETURN_IF_ERROR(WriteWeightFile(weights_path, header, bytes, weights, step_dir, manifest, which));
   return WriteFileAtomically(config_path, AdapterConfigText(model, *family, spec));
 }

@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "worker/checkpoint/merged_adapters.h"
 #include "worker/checkpoint/safetensors.h"
+#include "worker/checkpoint/shard_format.h"
 #include "worker/checkpoint/shard_reader.h"
 #include "worker/checkpoint/test_support.h"
 
@@ -119,6 +120,13 @@ TEST_F(AdaptersTest, GoToPeftsDirectoryAndBack) {
   ASSERT_TRUE(LoadRanges(again, two, {{0, ManifestElements(two), 0}}, {after.data()}).ok());
   EXPECT_EQ(before, after);
   EXPECT_THAT(std::string(ExportAdapters(base, JoinPath(directory_, "none")).message()), HasSubstr("has no adapters"));
+
+  const std::string shard = JoinPath(adapted, ShardFileName(0));
+  std::string contents = Contents(shard);
+  contents.back() = static_cast<char>(contents.back() ^ 1);
+  Overwrite(shard, contents);
+  EXPECT_EQ(ExportAdapters(adapted, Path("damaged")).code(), absl::StatusCode::kDataLoss);
+  EXPECT_FALSE(FileExists(Path("damaged")));
 }
 
 // PEFT's directory holds no average: a run that starts from the import begins a new one with its weights, not with

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/file.h"
@@ -89,7 +90,11 @@ absl::Status ExportHuggingFace(const std::string& step_dir, const std::string& o
     if (there) return absl::FailedPreconditionError(absl::StrCat(path, ": already exists and is not overwritten"));
   }
   ZF_ASSIGN_OR_RETURN(const model::ModelSpec spec, model::ModelSpec::Create(model));
+  ZF_ASSIGN_OR_RETURN(const bool there, IsThere(out_dir));
   ZF_RETURN_IF_ERROR(CreateDirectories(out_dir));
+  const absl::Cleanup tidy = [&] {
+    if (!there) RemoveOne(out_dir).IgnoreError();  // it is empty where nothing could be written
+  };
   ZF_RETURN_IF_ERROR(WriteSafetensors(weights, !foreign && family->hugging_face.transposes_products, spec, dtype,
                                       step_dir, manifest, which));
   ZF_RETURN_IF_ERROR(WriteTokenizerFiles(out_dir, tokenizer));

@@ -55,7 +55,10 @@ TEST_F(HuggingFaceExportTest, ADamagedCheckpointIsNotExported) {
   contents.back() = static_cast<char>(contents.back() ^ 1);
   Overwrite(shard, contents);
   EXPECT_EQ(ExportHuggingFace(step_dir, Path("out")).code(), absl::StatusCode::kDataLoss);
-  EXPECT_FALSE(FileExists(Path("out/model.safetensors")));
+  EXPECT_FALSE(FileExists(Path("out")));
+  ASSERT_TRUE(CreateDirectory(Path("out")).ok());
+  EXPECT_EQ(ExportHuggingFace(step_dir, Path("out")).code(), absl::StatusCode::kDataLoss);
+  EXPECT_TRUE(ListDirectory(Path("out")).value().empty());  // and was there before
   EXPECT_EQ(ExportHuggingFace(Path("nothing"), Path("out")).code(), absl::StatusCode::kNotFound);
 }
 
