@@ -106,12 +106,12 @@ class Answers {
     if (messages && !flags_.chat) return absl::InvalidArgumentError("--chat: is what prompts with messages need");
     if (flags_.chat) {
       ZF_ASSIGN_OR_RETURN(const Continuation answer, AnswerChat(messages ? prompt.messages : ChatOf(prompt.text)));
-      return Print(messages ? "" : prompt.text, answer, alone);
+      return Print(prompt, answer, alone);
     }
     ZF_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, tokenizer_->Encode(prompt.text, /*special=*/true));
     if (!flags_.json) output_.out << prompt.text << std::flush;
     ZF_ASSIGN_OR_RETURN(const Continuation text, Continued(tokens));
-    return Print(prompt.text, text, alone);
+    return Print(prompt, text, alone);
   }
 
   // Answers each line of `in` with all that was said before.
@@ -122,7 +122,7 @@ class Answers {
       if (line.empty()) continue;
       messages.push_back({{"role", "user"}, {"content", line}});
       ZF_ASSIGN_OR_RETURN(const Continuation answer, AnswerChat(messages));
-      ZF_RETURN_IF_ERROR(Print(line, answer, /*alone=*/false));
+      ZF_RETURN_IF_ERROR(Print({line, nullptr}, answer, /*alone=*/false));
       messages.push_back({{"role", "assistant"}, {"content", answer.text}});
     }
     return absl::OkStatus();
@@ -165,18 +165,20 @@ class Answers {
     });
   }
 
-  absl::Status Print(const std::string& prompt, const Continuation& answer, bool alone) {
+  absl::Status Print(const Prompt& prompt, const Continuation& answer, bool alone) {
     if (!flags_.json) {
       output_.out << "\n" << std::flush;
       return absl::OkStatus();
     }
-    nlohmann::ordered_json document = {{"checkpoint", step_dir_},
-                                       {"step", model_->manifest().step()},
-                                       {"prompt", prompt},
-                                       {"text", answer.text},
-                                       {"prompt_tokens", answer.prompt_tokens},
-                                       {"tokens", answer.tokens},
-                                       {"stopped_by", answer.stopped_by}};
+    const bool messages = !prompt.messages.is_null();
+    nlohmann::ordered_json document = {
+        {"checkpoint", step_dir_},
+        {"step", model_->manifest().step()},
+        {messages ? "messages" : "prompt", messages ? prompt.messages : nlohmann::ordered_json(prompt.text)},
+        {"text", answer.text},
+        {"prompt_tokens", answer.prompt_tokens},
+        {"tokens", answer.tokens},
+        {"stopped_by", answer.stopped_by}};
     if (answer.tokens > 1 && answer.seconds > 0) {
       document["tokens_per_second"] = static_cast<double>(answer.tokens - 1) / answer.seconds;
     }
@@ -207,6 +209,7 @@ absl::StatusOr<int> RunGenerate(const GenerateFlags& flags, bool prompt_given, c
   if (prompts.empty()) ZF_RETURN_IF_ERROR(answers.Chat(std::cin));
   for (const Prompt& prompt : prompts) {
     if (!output.out.good()) break;
+    if (!flags.json && &prompt != &prompts.front()) output.out << "\n";  // an answer may have several lines
     ZF_RETURN_IF_ERROR(answers.Answer(prompt, /*alone=*/prompt_given));
   }
   return 0;

@@ -74,6 +74,17 @@ class TextInTextOut(fleet.FleetTest):
                                "--temperature", "0", "--json").out.splitlines()
         self.assertEqual([json.loads(line)["prompt"] for line in several], ["The ", "A "])
         self.assertEqual(json.loads(several[0])["text"], said["text"])
+        printed = self.command("generate", "--checkpoint", self.work / "run", "--prompts", prompts, "--tokens", "12",
+                               "--temperature", "0").out
+        self.assertEqual(printed, "\n".join(f"{each['prompt']}{each['text']}\n" for each in map(json.loads, several)))
+        template = fleet.latest_checkpoint(self.work / "run") / "chat_template.jinja"
+        template.write_text("{{ messages[0].content }}")
+        messages = [{"role": "user", "content": "The "}]
+        prompts.write_text(json.dumps({"messages": messages}))
+        answered = json.loads(self.command("generate", "--checkpoint", self.work / "run", "--prompts", prompts, "--chat",
+                                           "--tokens", "12", "--temperature", "0", "--json").out)
+        self.assertEqual((answered["messages"], answered.get("prompt")), (messages, None))
+        template.unlink()
         refused = self.command("generate", "--checkpoint", self.work / "run", "--chat", "--prompt", "The ", code=2).err
         self.assertIn("no chat template", refused)
         text = self.command("eval", "--checkpoint", self.work / "run", "--data", self.lines, "--json")
