@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/clock.h"
+#include "base/digest.h"
 #include "base/directory_lock.h"
 #include "base/file.h"
 #include "base/status.h"
@@ -87,12 +88,14 @@ absl::Status Append(const data::TextTokens& tokens, DurableFile& out) {
   constexpr int64_t kChunk = int64_t{4} << 20;
   std::vector<std::byte> buffer(kChunk);
   const int64_t bytes = tokens.format.tokens * tokens.format.token_bytes;
+  StreamingDigest found;
   for (int64_t at = 0; at < bytes; at += kChunk) {
     const std::span<std::byte> chunk = std::span(buffer).first(static_cast<size_t>(std::min(kChunk, bytes - at)));
     ZF_RETURN_IF_ERROR(tokens.file->Read(at, chunk));
+    found.Update(chunk);
     ZF_RETURN_IF_ERROR(out.Write(chunk));
   }
-  return absl::OkStatus();
+  return found.Bits() == tokens.digest ? absl::OkStatus() : data::DamagedTokens(*tokens.file);
 }
 
 // One run at a time writes `path`, by a lock among what it keeps in `parts`.

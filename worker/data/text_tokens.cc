@@ -153,7 +153,10 @@ absl::Status VerifyTokens(const TokenFile& file, const TokenFormat& format, cons
     ZF_RETURN_IF_ERROR(file.Read(format.data_offset + at, part));
     found.Update(part);
   }
-  if (found.Bits() == digest) return absl::OkStatus();
+  return found.Bits() == digest ? absl::OkStatus() : DamagedTokens(file);
+}
+
+absl::Status DamagedTokens(const TokenFile& file) {
   return absl::DataLossError(
       absl::StrCat(file.path(),
                    ": damaged: these tokens of a text are not those that were written; remove the file: the next start "

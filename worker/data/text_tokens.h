@@ -47,6 +47,9 @@ struct TextTokens {
 absl::Status VerifyTokens(const TokenFile& file, const TokenFormat& format, const DigestBits& digest,
                           const std::function<bool()>& cancelled);
 
+// What VerifyTokens says of a damaged file.
+absl::Status DamagedTokens(const TokenFile& file);
+
 // Bytes of an id in a file: 2 where the vocabulary fits, else 4.
 int TokenBytes(int64_t vocab);
 
