@@ -17,14 +17,15 @@ namespace {
 constexpr int64_t kLargestPrompts = int64_t{64} << 20;
 
 absl::StatusOr<Prompt> PromptOf(std::string_view line) {
-  ZF_ASSIGN_OR_RETURN(const nlohmann::json checked, ParseJson(line));
+  const absl::Status checked = ParseJson(line).status();
+  if (!checked.ok()) return absl::DataLossError(checked.message());
   const auto object = nlohmann::ordered_json::parse(line);  // keeps the order of keys, which templates may print
-  if (!object.is_object()) return absl::InvalidArgumentError("is not an object");
+  if (!object.is_object()) return absl::DataLossError("is not an object");
   if (object.contains("messages") && object["messages"].is_array() && !object["messages"].empty()) {
     return Prompt{"", object["messages"]};
   }
   if (!object.contains("prompt") || !object["prompt"].is_string() || object["prompt"].get<std::string>().empty()) {
-    return absl::InvalidArgumentError("has neither a prompt, a text, nor messages, a list");
+    return absl::DataLossError("has neither a prompt, a text, nor messages, a list");
   }
   return Prompt{object["prompt"].get<std::string>(), nullptr};
 }
@@ -45,15 +46,15 @@ absl::StatusOr<std::vector<Prompt>> ParsePrompts(std::string_view contents) {
     if (!prompt.ok()) return Annotate(prompt.status(), absl::StrCat(number));
     prompts.push_back(*std::move(prompt));
   }
-  if (prompts.empty()) return absl::InvalidArgumentError("has no prompt");
+  if (prompts.empty()) return absl::DataLossError("has no prompt");
   return prompts;
 }
 
 absl::StatusOr<std::vector<Prompt>> ReadPrompts(const std::string& path) {
   ZF_ASSIGN_OR_RETURN(const std::string contents, ReadSmallFile(path, kLargestPrompts));
   absl::StatusOr<std::vector<Prompt>> prompts = ParsePrompts(contents);
-  if (prompts.ok()) return prompts;
-  return absl::InvalidArgumentError(absl::StrCat(path, ": ", prompts.status().message()));
+  if (!prompts.ok()) return Annotate(prompts.status(), path);
+  return prompts;
 }
 
 }  // namespace zerofleet::cli

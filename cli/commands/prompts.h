@@ -17,8 +17,8 @@ struct Prompt {
 };
 
 // Lines that are not blank, each a prompt; or, if the first of them begins with "{", objects with `prompt`, a text, or
-// `messages`, a list as chat templates take it. Errors name the file, and the line: NotFound, InvalidArgument also if
-// there is no prompt.
+// `messages`, a list as chat templates take it. Errors name the file, and the line: NotFound, DataLoss also if there is
+// no prompt.
 absl::StatusOr<std::vector<Prompt>> ReadPrompts(const std::string& path);
 
 // The same of a file's contents; errors begin with the line.

@@ -27,6 +27,9 @@ TEST(PromptsTest, FaultsNameTheLine) {
   EXPECT_EQ(ParsePrompts("{\"prompt\": \"a\"}\n\n{\"text\": 1}").status().message(),
             "3: has neither a prompt, a text, nor messages, a list");
   EXPECT_EQ(ParsePrompts("{\"prompt\": ").status().message().substr(0, 3), "1: ");
+  for (const char* wrong : {"\n\n", "{\"text\": 1}", "{\"prompt\": "}) {
+    EXPECT_EQ(ParsePrompts(wrong).status().code(), absl::StatusCode::kDataLoss) << wrong;
+  }
 }
 
 }  // namespace

@@ -28,14 +28,16 @@ struct Question {
 };
 
 absl::StatusOr<Question> QuestionOf(const std::string& line) {
-  ZF_ASSIGN_OR_RETURN(const auto object, ParseJson(line));
+  const absl::StatusOr<nlohmann::json> parsed = ParseJson(line);
+  if (!parsed.ok()) return absl::DataLossError(parsed.status().message());
+  const nlohmann::json& object = *parsed;
   const bool is_question = object.is_object() && object.contains("ctx") && object["ctx"].is_string() &&
                            object.contains("endings") && object["endings"].is_array() && object.contains("label");
-  if (!is_question) return absl::InvalidArgumentError("is no object with ctx, endings and label");
+  if (!is_question) return absl::DataLossError("is no object with ctx, endings and label");
   Question question{object["ctx"], {}, 0};
   for (const auto& ending : object["endings"]) {
     if (!ending.is_string() || ending.get_ref<const std::string&>().empty()) {
-      return absl::InvalidArgumentError("endings: are texts that are not empty");
+      return absl::DataLossError("endings: are texts that are not empty");
     }
     question.endings.push_back(ending);
   }
@@ -44,7 +46,7 @@ absl::StatusOr<Question> QuestionOf(const std::string& line) {
   if (given.is_number_integer()) label = given.get<int64_t>();
   if (given.is_string() && !absl::SimpleAtoi(given.get_ref<const std::string&>(), &label)) label = -1;
   if (question.endings.size() < 2 || label < 0 || label >= static_cast<int64_t>(question.endings.size())) {
-    return absl::InvalidArgumentError(
+    return absl::DataLossError(
         absl::StrCat("label: is not the number of one of ", question.endings.size(), " endings, which are 2 or more"));
   }
   question.label = static_cast<size_t>(label);
@@ -62,7 +64,7 @@ absl::StatusOr<double> LossOfEnding(InferenceModel& model, const text::Tokenizer
   ZF_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, tokenizer.Encode(whole, /*special=*/true));
   const size_t begin = std::min(context.size(), tokens.size());
   const std::span<const int32_t> all = tokens;
-  if (begin == 0 || begin == tokens.size()) return absl::InvalidArgumentError("ctx or an ending has no tokens");
+  if (begin == 0 || begin == tokens.size()) return absl::DataLossError("ctx or an ending has no tokens");
   return model.ContinuationLoss(all.first(begin), all.subspan(begin));
 }
 
@@ -161,7 +163,7 @@ absl::StatusOr<ChoiceScore> ScoreChoices(InferenceModel& model, const text::Toke
     if (status.ok()) status = ScoreQuestion(model, tokenizer, *question, score);
     if (!status.ok()) return Annotate(status, absl::StrCat(number));
   }
-  if (score.questions == 0) return absl::InvalidArgumentError("has no question");
+  if (score.questions == 0) return absl::DataLossError("has no question");
   return score;
 }
 

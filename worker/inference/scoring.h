@@ -35,7 +35,8 @@ struct ChoiceScore {
 };
 
 // Questions as JSON lines in HellaSwag's form: `ctx`, a text; `endings`, a list of at least two; `label`, the right
-// one's number, also as a text. An ending follows its context behind a space. Errors begin with the line.
+// one's number, also as a text. An ending follows its context behind a space. DataLoss, with the line
+// before it, for what is no such question.
 absl::StatusOr<ChoiceScore> ScoreChoices(InferenceModel& model, const text::Tokenizer& tokenizer,
                                          std::string_view lines);
 

@@ -51,13 +51,17 @@ TEST_F(ScoringTest, TheLikeliestEndingIsChosenAsItIsAndPerCharacter) {
 
 TEST_F(ScoringTest, FaultyQuestionsAreNamedByTheirLine) {
   const auto message = [&](const std::string& lines) {
-    return std::string(ScoreChoices(*model_, *bytes_, lines).status().message());
+    const absl::Status status = ScoreChoices(*model_, *bytes_, lines).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+    return std::string(status.message());
   };
   EXPECT_EQ(message("\n"), "has no question");
+  EXPECT_EQ(message("ctx"), "1: not valid JSON at byte 1");
   EXPECT_EQ(message("\n{}"), "2: is no object with ctx, endings and label");
   EXPECT_EQ(message(R"({"ctx": "a", "endings": ["b", "c"], "label": "2"})"),
             "1: label: is not the number of one of 2 endings, which are 2 or more");
   EXPECT_EQ(message(R"({"ctx": "a", "endings": ["b", ""], "label": 0})"), "1: endings: are texts that are not empty");
+  EXPECT_EQ(message(R"({"ctx": "", "endings": ["b", "c"], "label": 0})"), "1: ctx or an ending has no tokens");
 }
 
 // A document of bytes has no token before its first, which does not count.
