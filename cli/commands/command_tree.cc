@@ -9,7 +9,7 @@
 namespace zerofleet::cli {
 namespace {
 
-// The parser's "TEXT:INT in [1 - 8]" taken apart: the value's name and its range.
+// The parser's "TEXT:INT in [1 - 8]" taken apart: the value's name and its range. "TYPE:{bf16,fp32}" is "bf16|fp32".
 void SplitTypeName(const std::string& type_name, OptionInfo& option) {
   const size_t range = type_name.find(" in [");
   const size_t colon = range == std::string::npos ? range : type_name.rfind(':', range);
@@ -17,6 +17,9 @@ void SplitTypeName(const std::string& type_name, OptionInfo& option) {
   if (range != std::string::npos) {
     const size_t begin = range + 5;
     option.range = absl::StrReplaceAll(type_name.substr(begin, type_name.find(']', begin) - begin), {{" - ", " to "}});
+  }
+  if (const size_t set = option.value.find(":{"); set != std::string::npos && option.value.back() == '}') {
+    option.value = absl::StrReplaceAll(option.value.substr(set + 2, option.value.size() - set - 3), {{",", "|"}});
   }
   // The parser's type names mean nothing to users.
   if (option.value == "TEXT") option.value = "VALUE";

@@ -15,7 +15,7 @@ namespace zerofleet::cli {
 struct OptionInfo {
   std::vector<std::string> names;  // "-h", "--help"; of a positional argument its one name, "CONFIG"
   // What it takes: "N", "HOST:PORT", "auto|cpu|cuda"; empty for a flag. FILE, and names that end in DIR or PATH, mean
-  // paths, KEY=VALUE a configuration key: completion uses them.
+  // paths, KEY=... a configuration key: completion uses them.
   std::string value;
   std::string description;
   std::string range, default_value, environment;  // each empty if there is none

@@ -10,7 +10,7 @@
 namespace zerofleet::cli {
 
 struct CompletionWords {
-  std::vector<std::string> keys;     // of the configuration, for KEY=VALUE
+  std::vector<std::string> keys;     // of the configuration, for KEY=VALUE and KEY=V1,V2
   std::vector<std::string> presets;  // for PRESET
 };
 

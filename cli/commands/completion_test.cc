@@ -73,6 +73,15 @@ TEST_F(InBash, OffersCommandsOptionsAndValues) {
   EXPECT_THAT(Offered("zerofleet bench checkpoint --dir ex"), HasSubstr("examples\n"));
 }
 
+TEST_F(InBash, OffersValuesHoweverTheyAreWritten) {
+  EXPECT_EQ(Offered("zerofleet plan --gpu a100"), "a100\na100-40\n");
+  EXPECT_EQ(Offered("zerofleet checkpoint export --dtype \"\""), "fp32\nbf16\nfp16\n");
+  EXPECT_EQ(Offered("zerofleet sweep --grid optimizer.learning"), "optimizer.learning_rate=\n");
+  EXPECT_EQ(Offered("zerofleet help tr"), "train\n");
+  EXPECT_EQ(Offered("zerofleet help checkpoint ver"), "verify\n");
+  EXPECT_EQ(Offered("zerofleet help --m"), "--man\n");
+}
+
 TEST(ZshCompletion, IsWellFormed) {
   const std::string script = ScriptFor("zsh");
   EXPECT_EQ(script.rfind("#compdef zerofleet\n", 0), 0u);
@@ -120,6 +129,7 @@ TEST_F(InFish, OffersCommandsOptionsAndValues) {
   EXPECT_EQ(Offered("zerofleet train a.yaml --set optimizer.learning"), "optimizer.learning_rate=\n");
   EXPECT_THAT(Offered("zerofleet train --set "), AllOf(HasSubstr("steps=\n"), Not(HasSubstr("examples"))));
   EXPECT_EQ(Offered("zerofleet checkpoint ver"), "verify\n");
+  EXPECT_EQ(Offered("zerofleet help checkpoint ver"), "verify\n");
   EXPECT_THAT(Offered("zerofleet train examples/t"), HasSubstr("examples/tiny.yaml\n"));
 }
 
