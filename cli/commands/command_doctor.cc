@@ -92,7 +92,7 @@ void AddDoctorCommand(CLI::App& app, CommandBody& body) {
   command
       ->add_option("--tolerance", flags->input.tolerance,
                    "Largest difference, as a part of the size of what is compared")
-      ->check(CLI::Range(1e-9, 1.0))
+      ->check(NumberFrom(1e-9, 1))
       ->capture_default_str();
   command->add_option("--threads", flags->threads, "Compute threads")
       ->type_name("N")

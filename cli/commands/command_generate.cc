@@ -239,7 +239,7 @@ void AddGenerateCommand(CLI::App& app, CommandBody& body) {
   command
       ->add_option("--temperature", flags->continuation.sampling.temperature,
                    "0 takes the most likely token; higher is more random")
-      ->check(CLI::Range(0.0, 100.0))
+      ->check(NumberFrom(0, 100))
       ->capture_default_str();
   command
       ->add_option("--top-k", flags->continuation.sampling.top_k, "Sample from the K most likely tokens; 0: from all")
@@ -250,19 +250,19 @@ void AddGenerateCommand(CLI::App& app, CommandBody& body) {
       ->add_option("--top-p", flags->continuation.sampling.top_p,
                    "Sample from the fewest likeliest tokens that have this probability together")
       ->type_name("P")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(NumberFrom(0, 1))
       ->capture_default_str();
   command
       ->add_option("--min-p", flags->continuation.sampling.min_p,
                    "Sample from tokens with at least this part of the likeliest one's probability")
       ->type_name("P")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(NumberFrom(0, 1))
       ->capture_default_str();
   command
       ->add_option("--repetition-penalty", flags->continuation.sampling.repetition_penalty,
                    "Above 1, tokens that have occurred are less likely")
       ->type_name("R")
-      ->check(CLI::Range(0.01, 100.0))
+      ->check(NumberFrom(0.01, 100))
       ->capture_default_str();
   Repeatable(command->add_option("--stop", flags->continuation.stop, "End before this text; may be given several times")
                  ->type_name("TEXT"));

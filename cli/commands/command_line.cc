@@ -150,14 +150,23 @@ std::string UsageMessage(const CLI::App& app, const CLI::ParseError& error) {
     return absl::StrCat(what.substr(kNoNumber.size(), at - kNoNumber.size()), ": must be a number, got \"",
                         absl::CHexEscape(what.substr(at + 3, kLongestShown)), "\"", see);
   }
-  if (error.get_exit_code() != static_cast<int>(CLI::ExitCodes::ExtrasError)) return absl::StrCat(error.what(), see);
+  // The parser says of a group without one of its commands no more than that.
+  const bool group = !command.commands.empty();
+  const bool extras = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError);
+  if (!group && !extras) return absl::StrCat(error.what(), see);
   std::string extra;
   for (const std::string& each : app.remaining(/*recurse=*/true)) {
-    if (extra.empty() || (each[0] == '-' && extra[0] != '-')) extra = each;
+    if (extra.empty() || (!group && each[0] == '-' && extra[0] != '-')) extra = each;
   }
+  if (extra.empty() && group) return absl::StrCat("a command is missing, such as ", command.commands.front().name, see);
   if (extra.empty()) return absl::StrCat(error.what(), see);
   const std::string flag = extra.substr(0, extra.find('='));
-  const std::string shown = absl::CHexEscape(flag.substr(0, 60));
+  const std::string shown = absl::CHexEscape(flag.substr(0, kLongestShown));
+  if (group && flag[0] != '-') {
+    std::vector<std::string> names;
+    for (const CommandInfo& each : command.commands) names.push_back(each.name);
+    return absl::StrCat("unknown command \"", shown, "\" of ", command.path, "; ", NearestOrAll(flag, names), see);
+  }
   if (flag.empty() || flag[0] != '-') return absl::StrCat("unexpected argument \"", shown, "\"", see);
   return absl::StrCat("unknown option ", shown, FlagSuggestion(command, flag), see);
 }

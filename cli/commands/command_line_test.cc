@@ -62,6 +62,14 @@ TEST(CommandLine, UsageErrorsAreOneLine) {
   ExpectUsageError(RunWith({"paln"}), "zerofleet: unknown command \"paln\"; did you mean plan? (see zerofleet --help)");
   ExpectUsageError(RunWith({"evaluate"}),
                    "zerofleet: unknown command \"evaluate\"; use zerofleet eval (see zerofleet --help)");
+  ExpectUsageError(RunWith({"--bogus"}), "zerofleet: unknown option --bogus (see zerofleet --help)");
+  ExpectUsageError(RunWith({"checkpoint"}),
+                   "zerofleet: a command is missing, such as list (see zerofleet checkpoint --help)");
+  ExpectUsageError(RunWith({"checkpoint", "lits", "--json"}),
+                   "zerofleet: unknown command \"lits\" of zerofleet checkpoint; did you mean list? "
+                   "(see zerofleet checkpoint --help)");
+  ExpectUsageError(RunWith({"checkpoint", "--bogus"}),
+                   "zerofleet: unknown option --bogus (see zerofleet checkpoint --help)");
   ExpectUsageError(RunWith({"plan", "--bogus"}), "zerofleet: unknown option --bogus (see zerofleet plan --help)");
   ExpectUsageError(RunWith({"plan", "--jsno"}),
                    "zerofleet: unknown option --jsno; did you mean --json? (see zerofleet plan --help)");
@@ -117,6 +125,11 @@ TEST(CommandLine, ValuesThatTheParserWouldTakeAreRefused) {
   for (const char* seed : {"99999999999999999999", "-1", "0x10", "1.5", ""}) {
     ExpectUsageError(RunWith({"generate", "--checkpoint", "a", "--prompt", "b", "--seed", seed}),
                      numbers + "\"" + seed + "\"" + see);
+  }
+  for (const char* number : {"0", "2", "nan", "x"}) {
+    ExpectUsageError(RunWith({"doctor", "--checkpoint", "a", "--batch", "b", "--expect", "c", "--tolerance", number}),
+                     std::string("zerofleet: --tolerance: must be a number from 1e-09 to 1, got \"") + number +
+                         "\" (see zerofleet doctor --help)");
   }
   ExpectUsageError(RunWith({"train", "a.yaml", "--run-name", "a\nb\x1b[31m"}),
                    "zerofleet: --run-name: must be at most 200 bytes of text without control characters, got "

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "cli/config/utf8.h"
@@ -15,7 +16,7 @@ namespace {
 
 constexpr size_t kLongestQuoted = 60, kLongestName = 200;
 
-std::string Refusal(const char* wanted, const std::string& value) {
+std::string Refusal(const std::string& wanted, const std::string& value) {
   return absl::StrCat("must be ", wanted, ", got \"", absl::CHexEscape(value.substr(0, kLongestQuoted)),
                       value.size() > kLongestQuoted ? "..." : "", "\"");
 }
@@ -50,6 +51,16 @@ CLI::Validator InDirectory() {
         return Refusal("in a directory that is there", value);
       },
       "");
+}
+
+CLI::Validator NumberFrom(double least, double most) {
+  return CLI::Validator(
+      [least, most](const std::string& value) {
+        double number = 0;
+        if (absl::SimpleAtod(value, &number) && number >= least && number <= most) return std::string();
+        return Refusal(absl::StrCat("a number from ", least, " to ", most), value);
+      },
+      absl::StrCat("FLOAT in [", least, " - ", most, "]"));
 }
 
 CLI::Option* Repeatable(CLI::Option* option) {

@@ -18,6 +18,9 @@ CLI::Validator WholeNumber();
 // A path whose directory is there: what is to be written is not put where a slip of the pen makes directories for it.
 CLI::Validator InDirectory();
 
+// A number from `least` to `most`. The parser's own range tells of 1e-9 as 0.000000, and takes nan.
+CLI::Validator NumberFrom(double least, double most);
+
 // For a flag of a list: given several times, with one value each time. By itself the parser takes every word up to the
 // next flag, the positional arguments among them.
 CLI::Option* Repeatable(CLI::Option* option);
