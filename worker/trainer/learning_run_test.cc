@@ -161,6 +161,7 @@ TEST_F(LearningRunTest, AnAverageThatIsNotStoredBeginsWithTheWeights) {
   config.set_steps(10);
   const Outcome without = Run(config, {averaged});
   ASSERT_TRUE(without.results[0].ok()) << without.results[0].status();
+  EXPECT_THAT(Notices(without), HasSubstr("holds an average of the weights (ema), which is left out: ema.decay is 0"));
   const checkpoint::CommittedCheckpoint saved = checkpoint::ListCheckpoints(Checkpoints()).value().front();
   EXPECT_EQ(saved.step, 10);
   EXPECT_THAT(

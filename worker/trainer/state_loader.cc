@@ -63,10 +63,7 @@ absl::StatusOr<LoadedFrom> StateLoader::Load(const std::string& step_dir, const 
   const bool same_optimizer =
       std::string_view(checkpoint::StoredOptimizer(manifest).name) == view_.layout.optimizer().name;
   if (!kept) ZF_RETURN_IF_ERROR(ReadShards(step_dir, manifest, same_optimizer));
-  if (view_.layout.optimizer().averages() && !checkpoint::StoredOptimizer(manifest).averages() && manifest.step() > 0 &&
-      view_.mesh.rank() == 0) {
-    note(absl::StrCat("checkpoint ", step_dir, " holds no average of the weights (ema): it begins with its weights"));
-  }
+  if (manifest.step() > 0) NoteAverage(manifest, step_dir, note);
   ZF_RETURN_IF_ERROR(NoFaultOf(step_dir, LoadFrozen()));
   ZF_RETURN_IF_ERROR(CheckBase(manifest, absl::StrCat("checkpoint ", step_dir)));
   view_.loaded_samples = manifest.data_cursor().samples_consumed();
@@ -78,6 +75,15 @@ absl::StatusOr<LoadedFrom> StateLoader::Load(const std::string& step_dir, const 
   view_.loaded_control = ControlOf(manifest);
   view_.loaded_own_part = false;
   return kept ? LoadedFrom::kMemory : LoadedFrom::kStorage;
+}
+
+void StateLoader::NoteAverage(const v1::CheckpointManifest& manifest, const std::string& step_dir,
+                              const std::function<void(const std::string&)>& note) const {
+  const bool kept = view_.layout.optimizer().averages(), stored = checkpoint::StoredOptimizer(manifest).averages();
+  if (kept == stored || view_.mesh.rank() != 0) return;
+  note(absl::StrCat("checkpoint ", step_dir,
+                    kept ? " holds no average of the weights (ema): it begins with its weights"
+                         : " holds an average of the weights (ema), which is left out: ema.decay is 0"));
 }
 
 absl::Status StateLoader::CheckBase(const v1::CheckpointManifest& manifest, const std::string& state) const {

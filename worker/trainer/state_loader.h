@@ -75,6 +75,9 @@ class StateLoader {
   // the order of samples, what a micro-batch is and how the model is divided.
   void NoteOtherBits(const v1::CheckpointManifest& manifest, const std::string& step_dir,
                      const std::function<void(const std::string&)>& note) const;
+  // Rank 0 says that an average of the weights begins here, or ends.
+  void NoteAverage(const v1::CheckpointManifest& manifest, const std::string& step_dir,
+                   const std::function<void(const std::string&)>& note) const;
   // The weights of frozen units that rest with this rank, from config.init_from.
   absl::Status LoadFrozen();
   // Without the optimizer's states, the checkpoint's, those are as at step 0.
