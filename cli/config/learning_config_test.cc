@@ -88,6 +88,7 @@ TEST(LearningConfig, IsRefusedInOneLine) {
        "--set: steps: steps x batch.global_sequences x model.context = 1.0e+24 tokens; at most 4.0e+18 can be counted"},
       {{"ema.decay=1.5"}, "--set: ema.decay: must be 0 to 1, got 1.5"},
       {{"ema.decay=-0.1"}, "--set: ema.decay: must be 0 to 1, got -0.1"},
+      {{"ema.decay=1"}, "--set: ema.decay: must be < 1, got 1: such an average never moves"},
       {{"ema.decay=nan"}, "--set: ema.decay: must be a number, got \"nan\""},
       {{"ema.start_step=-1"}, "--set: ema.start_step: must be 0 to 1000000000000, got -1"},
       {{"ema.start_step=5"}, "--set: ema.start_step: needs ema.decay, such as 0.999; or leave it out"},
