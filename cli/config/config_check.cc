@@ -187,6 +187,15 @@ absl::Status CheckDivergence(const ConfigDraft& draft) {
   return absl::OkStatus();
 }
 
+// The key that a rule names; of what is written within another key, as the names of sets are, that one.
+std::string NamedKey(const trainer::Rule& rule, const ConfigDraft& draft) {
+  const std::string key = rule.keys.front();
+  for (const std::string within : rule.keys) {
+    if (!draft.Given(key) && draft.Given(within) && absl::StartsWith(key, within + "_")) return within;
+  }
+  return key;
+}
+
 }  // namespace
 
 absl::Status CheckConfig(const ConfigDraft& draft) {
@@ -199,7 +208,7 @@ absl::Status CheckConfig(const ConfigDraft& draft) {
   }
   ZF_RETURN_IF_ERROR(CheckOptimizer(draft));
   if (const trainer::Rule* const rule = trainer::FirstViolated(draft.config, draft.open)) {
-    return draft.Error(rule->keys.front(), rule->message(draft.config));
+    return draft.Error(NamedKey(*rule, draft), rule->message(draft.config));
   }
   ZF_RETURN_IF_ERROR(CheckDivergence(draft));
   return CheckSize(draft);

@@ -106,8 +106,11 @@ TEST(ConfigDefaults, AdaptersHaveAScale) {
   const absl::StatusOr<v1::Config> config = Parse(kSmallest, {"model.lora.rank=8"});
   EXPECT_THAT(std::string(config.status().message()), testing::HasSubstr("init_from: is missing; model.lora trains"));
   EXPECT_FALSE(Parse(kSmallest)->model().has_lora());
-  EXPECT_THAT(std::string(Parse(kSmallest, {"model.lora.targets=[c_attn]"}).status().message()),
-              testing::HasSubstr("needs model.lora.rank"));
+  for (const std::string set : {"model.lora.targets=[c_attn]", "model.lora.alpha=4"}) {
+    EXPECT_EQ(Parse(kSmallest, {set}).status().message(),
+              absl::StrCat("--set: ", set.substr(0, set.find('=')),
+                           ": needs model.lora.rank, such as 16; or leave model.lora out"));
+  }
 }
 
 TEST(ConfigDefaults, FollowOtherKeys) {
@@ -199,9 +202,9 @@ TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
       {{"data.train=[{path: a, weight: 1}, {path: b, weight: 0.00001}]", "data.train_weights=[1]"},
        "--set: data.train_weights: must have one weight for each entry of data.train, 2, got 1"},
       {{"data.train=[{path: a, weight: 999999}, {path: b, weight: 2}]"},
-       "run.yaml: data.train_weights: the weights must be at most 1000000 in all as integers; give them fewer digits"},
+       "--set: data.train: the weights must be at most 1000000 in all as integers; give them fewer digits"},
       {{"data.validation={a: x, \"b c\": y}"},
-       "run.yaml: data.validation_sets: a name must be 1 to 64 letters, digits, '_', '-' and '.', got \"b c\""},
+       "--set: data.validation: a set's name must be 1 to 64 letters, digits, '_', '-' and '.', got \"b c\""},
       {{"data.loss_on=assistant"}, "--set: data.loss_on: assistant needs a data.tokenizer other than bytes"},
       {{"data.format=megatron"},
        "--set: data.format: megatron is not supported; use auto, text, jsonl, tokens_u16 or tokens_u32"},

@@ -92,7 +92,7 @@ absl::Status CheckSetNames(const v1::DataConfig& config) {
     const std::string& name = names[i];
     const auto good = [](char c) { return absl::ascii_isalnum(c) || c == '_' || c == '-' || c == '.'; };
     if (name.empty() || name.size() > kLongestSetName || !std::all_of(name.begin(), name.end(), good)) {
-      return absl::InvalidArgumentError(absl::StrCat("a name must be 1 to ", kLongestSetName,
+      return absl::InvalidArgumentError(absl::StrCat("a set's name must be 1 to ", kLongestSetName,
                                                      " letters, digits, '_', '-' and '.', got \"", name, "\""));
     }
     if (i > 0 && name != names[i - 1]) ended.insert(names[i - 1]);

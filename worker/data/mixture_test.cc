@@ -132,8 +132,8 @@ TEST(MixtureTest, SetsHaveNames) {
   EXPECT_EQ(check({"wiki", "wiki", "code-2.0"}), "");
   EXPECT_THAT(check({"wiki"}), HasSubstr("one name for each entry of data.validation, 3, got 1"));
   EXPECT_THAT(check({"wiki", "code", "wiki"}), HasSubstr("the entries of wiki must follow one another"));
-  EXPECT_THAT(check({"wiki", "", "wiki"}), HasSubstr("a name must be 1 to 64"));
-  EXPECT_THAT(check({"wiki", "a\"b", "wiki"}), HasSubstr("a name must be 1 to 64"));
+  EXPECT_THAT(check({"wiki", "", "wiki"}), HasSubstr("a set's name must be 1 to 64"));
+  EXPECT_THAT(check({"wiki", "a\"b", "wiki"}), HasSubstr("a set's name must be 1 to 64"));
 }
 
 }  // namespace

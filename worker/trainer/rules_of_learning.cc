@@ -25,6 +25,10 @@ std::string TrainedError(const LearningConfig& c) {
   return names ? std::string(message.substr(message.find(": ") + 2)) : "";
 }
 
+bool LacksRank(const LearningConfig& c) { return c.model().has_lora() && c.model().lora().rank() == 0; }
+
+std::string NeedsRank(const LearningConfig&) { return "needs model.lora.rank, such as 16; or leave model.lora out"; }
+
 bool IsMuon(const LearningConfig& c) { return c.optimizer().name() == "muon"; }
 
 }  // namespace
@@ -36,11 +40,15 @@ bool AveragesOn(const v1::Config& c, std::string_view device) {
 
 const std::vector<Rule>& TuningRules() {
   static const std::vector<Rule>& rules = *new std::vector<Rule>{
+      {{"model.lora.alpha", "model.lora.rank"},
+       [](const LearningConfig& c) { return LacksRank(c) && c.model().lora().alpha() > 0; },
+       NeedsRank},
       {{"model.lora.targets", "model.lora.rank"},
-       [](const LearningConfig& c) { return c.model().has_lora() && c.model().lora().rank() == 0; },
-       [](const LearningConfig&) -> std::string {
-         return "needs model.lora.rank, such as 16; or leave model.lora out";
-       }},
+       [](const LearningConfig& c) { return LacksRank(c) && !c.model().lora().targets().empty(); },
+       NeedsRank},
+      {{"model.lora.rank"},
+       LacksRank,
+       [](const LearningConfig&) -> std::string { return "must be above 0, such as 16; or leave model.lora out"; }},
       {{"model.freeze", "model.lora.rank"},
        [](const LearningConfig& c) { return c.model().freeze_size() > 0 && c.model().lora().rank() > 0; },
        [](const LearningConfig&) -> std::string {
