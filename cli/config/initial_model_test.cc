@@ -53,6 +53,14 @@ TEST_F(InitialModelTest, WhatIsTypedMustAgree) {
   EXPECT_THAT(Error(from, "model: {preset: gpt2-tiny}\n"), HasSubstr(", from which the run starts"));
 }
 
+TEST_F(InitialModelTest, AdaptersAreNoLargerThanWhatTheyAdapt) {
+  const std::string from = Save(9, 2);
+  EXPECT_TRUE(Parse(from, "model: {lora: {rank: 15}}\n").ok());
+  EXPECT_EQ(Error(from, "model: {lora: {rank: 16}}\n"),
+            "run.yaml:4: model.lora.rank: must be <= 15, the smaller side of the largest product that has adapters, "
+            "got 16");
+}
+
 TEST_F(InitialModelTest, TheRunsOwnCheckpointComesFirst) {
   const std::string own = JoinPath(Path("own"), "step-00000020");
   ASSERT_TRUE(CreateDirectories(Path("own")).ok());

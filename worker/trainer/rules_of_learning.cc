@@ -2,6 +2,7 @@
 #include "worker/trainer/rules_of_learning.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -28,6 +29,19 @@ std::string TrainedError(const LearningConfig& c) {
 bool LacksRank(const LearningConfig& c) { return c.model().has_lora() && c.model().lora().rank() == 0; }
 
 std::string NeedsRank(const LearningConfig&) { return "needs model.lora.rank, such as 16; or leave model.lora out"; }
+
+// The smaller side of the largest product that has adapters: of that rank an adapter can be any matrix.
+int64_t FullRank(const LearningConfig& c) {
+  const absl::StatusOr<model::ModelSpec> spec = model::ModelSpec::Create(c.model());
+  if (!spec.ok()) return INT64_MAX;
+  int64_t full = 0;
+  for (size_t i = 1; i < spec->tensors().size(); ++i) {
+    const model::TensorSpec &a = spec->tensors()[i - 1], &b = spec->tensors()[i];
+    if (!b.name.ends_with(".lora_B.weight")) continue;
+    full = std::max(full, std::min(a.whole_shape.back(), b.whole_shape.front()));
+  }
+  return full;
+}
 
 bool IsMuon(const LearningConfig& c) { return c.optimizer().name() == "muon"; }
 
@@ -72,6 +86,13 @@ const std::vector<Rule>& TuningRules() {
       {{"model.lora.targets", "model.family"},
        [](const LearningConfig& c) { return !TrainedError(c).empty(); },
        TrainedError},
+      {{"model.lora.rank", "model.lora.targets"},
+       [](const LearningConfig& c) { return c.model().lora().rank() > 0 && c.model().lora().rank() > FullRank(c); },
+       [](const LearningConfig& c) {
+         return absl::StrCat("must be <= ", FullRank(c),
+                             ", the smaller side of the largest product that has adapters, got ",
+                             c.model().lora().rank());
+       }},
   };
   return rules;
 }
