@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "base/status.h"
@@ -23,15 +24,17 @@ namespace {
 constexpr char kKey[] = "init_from", kPreset[] = "preset", kContext[] = "context";
 constexpr char kFreeze[] = "freeze", kLora[] = "lora";
 
-// What is wrong with a directory that is no step directory, and what would be right.
+// What is wrong with a path that is no step directory, and what would be right.
 absl::Status NoStepDirectory(const ConfigDraft& draft, const std::string& path) {
-  if (!IsDirectory(path)) return draft.Error(kKey, absl::StrCat(path, ": no such directory"));
+  const bool gguf = absl::EndsWith(path, ".gguf") && FileExists(path);
+  if (!gguf && !IsDirectory(path)) return draft.Error(kKey, absl::StrCat(path, ": no such directory"));
   if (const auto committed = checkpoint::ListCheckpoints(path); committed.ok() && !committed->empty()) {
     return draft.Error(kKey, absl::StrCat(path, " is a directory of checkpoints; name one of them, such as ",
                                           committed->front().path));
   }
-  if (FileExists(JoinPath(path, checkpoint::kHuggingFaceConfigName))) {
-    return draft.Error(kKey, absl::StrCat(path, " is a Hugging Face directory; run `zerofleet checkpoint import ", path,
+  if (gguf || FileExists(JoinPath(path, checkpoint::kHuggingFaceConfigName))) {
+    return draft.Error(kKey, absl::StrCat(path, " is a ", gguf ? "GGUF file" : "Hugging Face directory",
+                                          "; run `zerofleet checkpoint import ", path,
                                           " imported/step-00000000` and name what that writes"));
   }
   return draft.Error(kKey, absl::StrCat(path, " is no committed checkpoint: it has no ", checkpoint::kManifestName));

@@ -80,6 +80,10 @@ TEST_F(InitialModelTest, WhatIsNoStepDirectoryIsNamedWithWhatWouldBe) {
   EXPECT_THAT(Error(Path("hf")), HasSubstr("is no committed checkpoint: it has no manifest.json"));
   ASSERT_TRUE(WriteFileAtomically(Path("hf/config.json"), "{}").ok());
   EXPECT_THAT(Error(Path("hf")), HasSubstr("is a Hugging Face directory; run `zerofleet checkpoint import "));
+  ASSERT_TRUE(WriteFileAtomically(Path("a.gguf"), "").ok());
+  EXPECT_EQ(Error(Path("a.gguf")),
+            absl::StrCat(place, Path("a.gguf"), " is a GGUF file; run `zerofleet checkpoint import ", Path("a.gguf"),
+                         " imported/step-00000000` and name what that writes"));
   ASSERT_TRUE(WriteFileAtomically(JoinPath(from, "manifest.json"), "{}").ok());
   EXPECT_EQ(Parse(from).status().code(), absl::StatusCode::kDataLoss);
 }
