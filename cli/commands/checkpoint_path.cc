@@ -34,4 +34,11 @@ absl::StatusOr<std::string> ResolveCheckpoint(const std::string& path, std::ostr
       absl::StrCat(path, ": no committed checkpoint (no ", checkpoint::kManifestName, ", here or in a step-* below)"));
 }
 
+absl::Status CheckNoStepDirectory(const std::string& dir) {
+  ZF_ASSIGN_OR_RETURN(const bool committed_here, IsThere(JoinPath(dir, checkpoint::kManifestName)));
+  if (!committed_here) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(dir, ": is a step directory; name the directory that holds it, the run's checkpoint.dir"));
+}
+
 }  // namespace zerofleet::cli

@@ -5,6 +5,7 @@
 #include <iosfwd>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace zerofleet::cli {
@@ -12,6 +13,9 @@ namespace zerofleet::cli {
 // The step directory that `path` names; NotFound if there is no committed checkpoint. A newer one in the directory
 // whose manifest is damaged is passed over and named in `warnings`, a line each; where that is null, it is DataLoss.
 absl::StatusOr<std::string> ResolveCheckpoint(const std::string& path, std::ostream* warnings = nullptr);
+
+// InvalidArgument if `dir`, in which no checkpoint was found, is itself the step directory of one.
+absl::Status CheckNoStepDirectory(const std::string& dir);
 
 }  // namespace zerofleet::cli
 

@@ -24,6 +24,7 @@
 #include "worker/checkpoint/catalog.h"
 #include "worker/checkpoint/gguf_export.h"
 #include "worker/checkpoint/huggingface.h"
+#include "worker/checkpoint/huggingface_config.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/shard_reader.h"
 #include "worker/device/dtype.h"
@@ -47,6 +48,7 @@ absl::StatusOr<int> RunList(const std::string& dir, bool json, const Output& out
   std::vector<checkpoint::CheckpointProblem> problems;
   ZF_ASSIGN_OR_RETURN(const std::vector<checkpoint::CommittedCheckpoint> committed,
                       checkpoint::ListCheckpoints(dir, &problems));
+  if (committed.empty()) ZF_RETURN_IF_ERROR(CheckNoStepDirectory(dir));
   if (json) {
     nlohmann::ordered_json document = {{"checkpoints", nlohmann::ordered_json::array()},
                                        {"problems", nlohmann::ordered_json::array()}};
@@ -127,6 +129,11 @@ absl::StatusOr<int> RunImport(const std::string& hf_dir, const std::string& step
   ZF_ASSIGN_OR_RETURN(v1::Config defaults, DefaultConfig("gpt2-124m"));
   defaults.mutable_model()->clear_preset();
   const checkpoint::ImportStamp stamp = {services::GetBuildInfo().version, absl::ToUnixSeconds(absl::Now())};
+  const auto has = [&](const char* name) { return FileExists(JoinPath(hf_dir, name)); };
+  if (base.empty() && has(checkpoint::kAdapterConfigName) && !has(checkpoint::kHuggingFaceConfigName)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--base: is missing; ", hf_dir, " holds low-rank adapters, so name the step directory that they go with"));
+  }
   if (base.empty()) {
     ZF_RETURN_IF_ERROR(checkpoint::ImportModel(hf_dir, step_dir, defaults, stamp));
   } else {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -140,6 +141,22 @@ TEST(CommandLine, ValuesThatTheParserWouldTakeAreRefused) {
                    "zerofleet: --data takes one value, got 2 (see zerofleet eval --help)");
   ExpectUsageError(RunWith({"plan", "--parameters", "1B", "--workers", "many"}),
                    "zerofleet: --workers: must be a number, got \"many\" (see zerofleet plan --help)");
+}
+
+TEST(CommandLine, WhatADirectoryIsIsSaid) {
+  const std::string dir = testing::TempDir() + "/command_line_test_dir_" + std::to_string(getpid());
+  ASSERT_TRUE(CreateDirectories(dir).ok());
+  ASSERT_TRUE(WriteFileAtomically(JoinPath(dir, "adapter_config.json"), "{}").ok());
+  ExpectUsageError(RunWith({"checkpoint", "import", dir.c_str(), "to/step-00000000"}),
+                   "zerofleet: --base: is missing; " + dir +
+                       " holds low-rank adapters, so name the step directory that they go with");
+  EXPECT_EQ(RunWith({"checkpoint", "list", dir.c_str()}).exit_code, 0);
+  ASSERT_TRUE(WriteFileAtomically(JoinPath(dir, "manifest.json"), "{}").ok());
+  const std::string line =
+      "zerofleet: " + dir + ": is a step directory; name the directory that holds it, the run's checkpoint.dir";
+  ExpectUsageError(RunWith({"checkpoint", "list", dir.c_str()}), line);
+  ExpectUsageError(RunWith({"verify-run", dir.c_str(), "--steps", "1-2"}), line);
+  EXPECT_TRUE(RemoveTree(dir).ok());
 }
 
 TEST(CommandLine, APageReplacesNoDevice) {

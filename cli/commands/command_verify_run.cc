@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "base/status.h"
+#include "cli/commands/checkpoint_path.h"
 #include "cli/commands/command.h"
 #include "cli/commands/run_slice.h"
 #include "cli/commands/step_range.h"
@@ -75,6 +76,7 @@ absl::StatusOr<Checkpoints> CheckpointsIn(const std::string& dir) {
   for (const checkpoint::CheckpointProblem& problem : problems) {
     if (!IsGone(problem.path)) return absl::DataLossError(absl::StrCat(problem.path, ": ", problem.reason));
   }
+  if (checkpoints.empty()) ZF_RETURN_IF_ERROR(CheckNoStepDirectory(dir));
   if (checkpoints.empty()) return absl::NotFoundError(absl::StrCat(dir, ": holds no committed checkpoint"));
   return checkpoints;
 }
