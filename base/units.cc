@@ -49,6 +49,10 @@ std::string HumanCount(double count) {
   return absl::StrFormat("%.1f%s", count, kSuffixes[index]);
 }
 
+std::string CountText(int64_t count, const std::string& noun) {
+  return absl::StrFormat("%d %s%s", count, noun, count == 1 ? "" : "s");
+}
+
 std::string HumanSeconds(double seconds) {
   if (seconds < 60) return absl::StrFormat("%.1fs", seconds);
   int64_t whole = static_cast<int64_t>(std::llround(seconds));

@@ -17,6 +17,9 @@ std::optional<int64_t> ParseBytes(const std::string& text);
 // 124439808 -> "124.4M"; decimal multiples, as parameters and tokens are counted.
 std::string HumanCount(double count);
 
+// (1, "file") -> "1 file", (2, "file") -> "2 files".
+std::string CountText(int64_t count, const std::string& noun);
+
 // 75.2 -> "1m15s", 3.21 -> "3.2s", 7384 -> "2h03m".
 std::string HumanSeconds(double seconds);
 

@@ -26,6 +26,8 @@ TEST(Units, BytesAreParsed) {
 TEST(Units, Counts) {
   EXPECT_EQ(HumanCount(17), "17");
   EXPECT_EQ(HumanCount(124439808), "124.4M");
+  EXPECT_EQ(CountText(1, "file"), "1 file");
+  EXPECT_EQ(CountText(0, "file"), "0 files");
 }
 
 TEST(Units, Seconds) {

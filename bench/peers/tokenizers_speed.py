@@ -24,7 +24,7 @@ sys.path.insert(0, str(HERE.parent.parent / "tests" / "oracle"))
 import real_tokenizers  # noqa: E402
 
 NAMES = ["llama3", "qwen3", "gptoss", "deepseek_v3", "llama2", "gemma3"]
-TOLD = re.compile(r"(\d+) documents, (\d+) tokens, .* ([\d.]+) MB/s")
+TOLD = re.compile(r"(\d+) documents?, (\d+) tokens?, .* ([\d.]+) MB/s")
 
 
 def documents(megabytes):

@@ -72,8 +72,7 @@ absl::StatusOr<int> RunList(const std::string& dir, bool json, const Output& out
   for (const checkpoint::CommittedCheckpoint& each : committed) {
     table.Add({each.path, absl::StrCat(each.step), HumanBytes(TotalBytes(each.manifest)),
                HumanCount(static_cast<double>(checkpoint::ManifestElements(each.manifest))),
-               absl::StrCat(each.manifest.world_size(), each.manifest.world_size() == 1 ? " worker" : " workers",
-                            ", stage ", each.manifest.zero_stage()),
+               absl::StrCat(CountText(each.manifest.world_size(), "worker"), ", stage ", each.manifest.zero_stage()),
                CommittedText(each.manifest)});
   }
   output.out << (committed.empty() ? absl::StrCat("no committed checkpoint in ", dir, "\n")
@@ -87,8 +86,8 @@ absl::StatusOr<int> RunVerify(const std::string& path, const Output& output) {
   ZF_ASSIGN_OR_RETURN(const std::string step_dir, ResolveCheckpoint(path));
   ZF_ASSIGN_OR_RETURN(const v1::CheckpointManifest manifest, checkpoint::ReadManifest(step_dir));
   ZF_RETURN_IF_ERROR(checkpoint::VerifyCheckpoint(step_dir));
-  output.out << step_dir << ": valid: step " << manifest.step() << ", " << manifest.files_size() << " files, "
-             << HumanBytes(TotalBytes(manifest)) << "\n";
+  output.out << step_dir << ": valid: step " << manifest.step() << ", " << CountText(manifest.files_size(), "file")
+             << ", " << HumanBytes(TotalBytes(manifest)) << "\n";
   return 0;
 }
 

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "base/file.h"
 #include "base/status.h"
+#include "base/units.h"
 #include "cli/commands/checkpoint_path.h"
 #include "cli/commands/command.h"
 #include "nlohmann/json.hpp"
@@ -75,8 +76,8 @@ absl::Status MeasureSamples(const EvalFlags& flags, inference::InferenceModel& m
     return absl::OkStatus();
   }
   const std::string of_bytes = loss.bytes > 0 ? absl::StrFormat(", %.4f per byte", std::exp(per_byte)) : "";
-  output.out << absl::StrFormat("loss %.4f nats per token (perplexity %.2f%s) over %d tokens of %s; step %d\n",
-                                loss.mean, std::exp(loss.mean), of_bytes, loss.tokens, flags.data,
+  output.out << absl::StrFormat("loss %.4f nats per token (perplexity %.2f%s) over %s of %s; step %d\n", loss.mean,
+                                std::exp(loss.mean), of_bytes, CountText(loss.tokens, "token"), flags.data,
                                 model.manifest().step());
   return absl::OkStatus();
 }
@@ -105,11 +106,11 @@ absl::Status MeasureDocuments(const EvalFlags& flags, inference::InferenceModel&
     return absl::OkStatus();
   }
   output.out << absl::StrFormat(
-      "loss %.4f nats per token (perplexity %.2f, %.4f per byte, %.2f per document) over %d tokens in %d documents of "
+      "loss %.4f nats per token (perplexity %.2f, %.4f per byte, %.2f per document) over %s in %s of "
       "%s; "
       "step %d\n",
-      mean, std::exp(mean), std::exp(per_byte), std::exp(loss.mean_of_documents), loss.tokens, loss.documents,
-      flags.data, model.manifest().step());
+      mean, std::exp(mean), std::exp(per_byte), std::exp(loss.mean_of_documents), CountText(loss.tokens, "token"),
+      CountText(loss.documents, "document"), flags.data, model.manifest().step());
   return absl::OkStatus();
 }
 
@@ -131,8 +132,9 @@ absl::Status MeasureChoices(const EvalFlags& flags, inference::InferenceModel& m
     output.out << DumpJson(document, 2) << "\n";
     return absl::OkStatus();
   }
-  output.out << absl::StrFormat("accuracy %.4f, by likelihood per character %.4f, of %d questions of %s; step %d\n",
-                                accuracy, per_length, scored->questions, flags.choices, model.manifest().step());
+  output.out << absl::StrFormat("accuracy %.4f, by likelihood per character %.4f, of %s of %s; step %d\n", accuracy,
+                                per_length, CountText(scored->questions, "question"), flags.choices,
+                                model.manifest().step());
   return absl::OkStatus();
 }
 

@@ -182,8 +182,8 @@ absl::StatusOr<int> RunTokenize(const TokenizeFlags& flags, const Output& output
   if (!totals.ok()) return totals.status();
   const double seconds = std::max(Clock::Real().MonotonicSeconds() - start, 1e-9);
   output.out << absl::StrFormat(
-      "wrote %s: tokens_u%d, %d documents, %d tokens, %.2f bytes per token, %s, %.1f MB/s\n", flags.output,
-      8 * token_bytes, totals->documents, totals->tokens,
+      "wrote %s: tokens_u%d, %s, %s, %.2f bytes per token, %s, %.1f MB/s\n", flags.output, 8 * token_bytes,
+      CountText(totals->documents, "document"), CountText(totals->tokens, "token"),
       static_cast<double>(totals->text_bytes) / static_cast<double>(std::max<int64_t>(totals->tokens, 1)),
       HumanSeconds(seconds), static_cast<double>(totals->text_bytes) / seconds / 1e6);
   return 0;

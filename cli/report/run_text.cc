@@ -61,7 +61,7 @@ std::string RecoveriesText(const RunFile& run) {
   }
   const int count = run.Count(ReportedPause::Kind::kRecovery), rollbacks = run.Count(ReportedPause::Kind::kRollback);
   std::string text = count == 0 ? "none" : absl::StrFormat("%d in %.2f s, %d steps done again", count, seconds, lost);
-  if (rollbacks > 0) absl::StrAppend(&text, "; ", rollbacks, " rollbacks");
+  if (rollbacks > 0) absl::StrAppend(&text, "; ", CountText(rollbacks, "rollback"));
   return text;
 }
 
@@ -75,7 +75,8 @@ std::string CheckpointsText(const RunFile& run) {
 }
 
 std::string ProcessText(const RunFile& run) {
-  std::string text = absl::StrCat(StartText(run, "world_size"), " workers on ", StartText(run, "device"),
+  const std::string workers = StartText(run, "world_size");
+  std::string text = absl::StrCat(workers, workers == "1" ? " worker on " : " workers on ", StartText(run, "device"),
                                   ", zerofleet ", StartText(run, "version"));
   if (run.starts > 1) absl::StrAppend(&text, ", started ", run.starts, " times");
   return text;

@@ -34,6 +34,9 @@ TEST(RunText, TellsTheBestValidationLossAndTheSpeed) {
   EXPECT_THAT(text, HasSubstr("5 to 4\n"));
   EXPECT_THAT(text, HasSubstr("5 tokens/s"));
   EXPECT_THAT(text, HasSubstr("2 workers on cpu"));
+  RunFile alone = RunOf("b", 0.1, 4);
+  alone.start["world_size"] = 1;
+  EXPECT_THAT(RunsText({alone}, false, {}), HasSubstr("1 worker on cpu"));
 }
 
 TEST(RunText, AnEvaluationWithoutANumberIsNeverTheBest) {
