@@ -208,6 +208,19 @@ TEST(CommandLine, APlanSaysWhichLimitItExceeds) {
   std::remove(config.c_str());
 }
 
+TEST(CommandLine, ASweepTrainsNothingTwice) {
+  const std::string config = testing::TempDir() + "/command_line_test_sweep_" + std::to_string(getpid()) + ".yaml";
+  std::ofstream(config) << "model: {layers: 1, hidden: 8, heads: 1, context: 8, vocab: 256}\n"
+                           "data: {train: [none.txt]}\nbatch: {global_sequences: 2}\nsteps: 1\n"
+                           "parallel: {workers: 1}\ndevice: cpu\n";
+  ExpectUsageError(RunWith({"sweep", config.c_str(), "--grid", "optimizer.learning_rate=1e-3,1e-03"}),
+                   "zerofleet: --grid: learning-rate-1e-3 and learning-rate-1e-03 are the same run; leave one of the "
+                   "two values out");
+  ExpectUsageError(RunWith({"sweep", config.c_str(), "--set", "seed=5", "--grid", "seed=1"}),
+                   "zerofleet: --set: seed is given by --grid, too; leave one of them out");
+  std::remove(config.c_str());
+}
+
 TEST(CommandLine, PlanPrintsTable1) {
   const Ran text = RunWith({"plan", "--parameters", "7.5B", "--workers", "1,64"});
   EXPECT_EQ(text.exit_code, 0);

@@ -1,5 +1,6 @@
 // `zerofleet sweep`: the runs of a grid, one after another, and a table of what came of them.
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <ostream>
 #include <string>
@@ -39,10 +40,23 @@ std::vector<std::string> SettingsOf(const SweepFlags& flags, const SweepRun& run
   return settings;
 }
 
+// A run's own value would replace that of --set.
+absl::Status CheckSets(const std::vector<std::string>& sets, const std::vector<GridAxis>& axes) {
+  for (const GridAxis& axis : axes) {
+    for (const std::string& set : sets) {
+      if (!set.starts_with(axis.key + "=")) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("--set: ", axis.key, " is given by --grid, too; leave one of them out"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 // Every run's configuration; all are checked before the first starts.
 absl::StatusOr<std::vector<v1::Config>> CheckAll(const SweepFlags& flags, const std::vector<SweepRun>& runs,
                                                  const SampleCounter& count) {
   std::vector<v1::Config> configs;
+  std::map<std::string, std::string> same;  // a run's configuration without its directory -> its name
   for (const SweepRun& run : runs) {
     std::vector<ConfigOverride> overrides;
     const std::vector<std::string> settings = SettingsOf(flags, run);
@@ -55,6 +69,13 @@ absl::StatusOr<std::vector<v1::Config>> CheckAll(const SweepFlags& flags, const 
     if (config->checkpoint().dir() != JoinPath(flags.dir, run.name)) {
       return absl::InvalidArgumentError(
           "checkpoint.dir: each run of a sweep has its own below --dir; leave it out of --set and --grid");
+    }
+    v1::Config compared = *config;
+    compared.mutable_checkpoint()->clear_dir();
+    const auto [first, is_new] = same.emplace(compared.SerializeAsString(), run.name);
+    if (!is_new) {
+      return absl::InvalidArgumentError(absl::StrCat("--grid: ", first->second, " and ", run.name,
+                                                     " are the same run; leave one of the two values out"));
     }
     configs.push_back(*std::move(config));
   }
@@ -82,6 +103,7 @@ absl::StatusOr<int> RunSweep(const SweepFlags& flags, const Output& output) {
     axes.push_back(std::move(axis));
   }
   ZF_ASSIGN_OR_RETURN(const std::vector<SweepRun> runs, SweepRuns(axes));
+  ZF_RETURN_IF_ERROR(CheckSets(flags.sets, axes));
   const auto stopped = [&signals] { return signals.First() != 0; };
   absl::StatusOr<std::vector<v1::Config>> checked = CheckAll(flags, runs, [&](const v1::Config& config) {
     return CountTrainingSamples(config, output.err, output.err_terminal, stopped);
