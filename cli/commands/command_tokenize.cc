@@ -113,7 +113,8 @@ struct Totals {
 // Each file's tokens are kept beside the output until all are there, so that a second try finds what the first has
 // made.
 absl::StatusOr<Totals> TokenizeInto(const std::vector<std::string>& files, const std::string& path,
-                                    const v1::DataConfig& config, data::TextOptions options) {
+                                    std::unique_ptr<text::Tokenizer> loaded, const std::string& name,
+                                    data::TextOptions options) {
   const std::string parts = options.directory, temporary = absl::StrCat(path, ".part");
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<DirectoryLock> lock, LockOutput(path, parts));
   const absl::Cleanup tidy = [&] {  // where no file was done
@@ -122,7 +123,10 @@ absl::StatusOr<Totals> TokenizeInto(const std::vector<std::string>& files, const
   };
   ZF_ASSIGN_OR_RETURN(const PathKind made, KindOf(path));  // by a run that held the lock
   if (made != PathKind::kNothing) return OutputIsThere(path);
-  data::TextTokenizer tokenizer(config, std::move(options));
+  v1::DataConfig config;
+  config.set_tokenizer(name);
+  config.set_tokenizer_digest(loaded->digest());
+  data::TextTokenizer tokenizer(config, std::move(options), std::move(loaded));
   std::vector<data::TextTokens> all;
   Totals totals;
   for (const std::string& file : files) {
@@ -167,12 +171,9 @@ absl::StatusOr<int> RunTokenize(const TokenizeFlags& flags, const Output& output
   options.progress = [&](const std::string& path, double part) { progress.Show(path, part); };
   options.cancelled = [&] { return signals.First() != 0; };
   options.end_token = end_token;
-  v1::DataConfig config;
-  config.set_tokenizer(flags.tokenizer);
-  config.set_tokenizer_digest((*tokenizer)->digest());
-  tokenizer->reset();
   const double start = Clock::Real().MonotonicSeconds();
-  const absl::StatusOr<Totals> totals = TokenizeInto(files, flags.output, config, std::move(options));
+  const absl::StatusOr<Totals> totals =
+      TokenizeInto(files, flags.output, *std::move(tokenizer), flags.tokenizer, std::move(options));
   if (absl::IsCancelled(totals.status())) {
     const std::string parts = absl::StrCat(flags.output, ".parts");
     return StoppedBySignal(signals.First(), IsDirectory(parts)

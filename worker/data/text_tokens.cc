@@ -165,12 +165,13 @@ absl::Status DamagedTokens(const TokenFile& file) {
 
 int TokenBytes(int64_t vocab) { return vocab <= int64_t{1} << 16 ? 2 : 4; }
 
-TextTokenizer::TextTokenizer(const v1::DataConfig& config, TextOptions options)
+TextTokenizer::TextTokenizer(const v1::DataConfig& config, TextOptions options, std::unique_ptr<text::Tokenizer> loaded)
     : name_(config.tokenizer().empty() ? text::kBytes : config.tokenizer()),
       digest_(config.tokenizer_digest()),
       answers_(config.loss_on() == kAnswers),
       packs_(config.packing()),
-      options_(std::move(options)) {}
+      options_(std::move(options)),
+      tokenizer_(std::move(loaded)) {}
 
 absl::Status TextTokenizer::Load() {
   if (tokenizer_ != nullptr) return absl::OkStatus();

@@ -55,8 +55,9 @@ int TokenBytes(int64_t vocab);
 
 class TextTokenizer {
  public:
-  // Takes data.tokenizer and data.tokenizer_digest. The tokenizer is loaded when it is first needed.
-  TextTokenizer(const v1::DataConfig& config, TextOptions options);
+  // Takes data.tokenizer and data.tokenizer_digest. The tokenizer is loaded when it is first needed, unless it is
+  // `loaded` already.
+  TextTokenizer(const v1::DataConfig& config, TextOptions options, std::unique_ptr<text::Tokenizer> loaded = nullptr);
 
   // The tokens of `text`, found or made. InvalidArgument, naming the key, for a tokenizer that cannot be loaded or is
   // another than the configuration says; DataLoss, naming the file, for one that is not such text; ResourceExhausted if
