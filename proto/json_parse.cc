@@ -1,8 +1,7 @@
-// A first pass checks what the JSON library allows (depth, repeated keys), a second builds the value.
+// What the JSON library allows, such as repeated keys, is refused while the value is built.
 #include "proto/json_parse.h"
 
 #include <string>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -15,28 +14,31 @@ namespace {
 
 using nlohmann::json;
 
-// Stops at the first error and keeps its text.
-class StrictChecker : public nlohmann::json_sax<json> {
+// Builds the value; stops at the first error and keeps its text.
+class StrictBuilder : public nlohmann::json_sax<json> {
  public:
-  StrictChecker(int max_depth, int64_t max_keys) : max_depth_(max_depth), max_keys_(max_keys) {}
+  StrictBuilder(int max_depth, int64_t max_keys) : max_depth_(max_depth), max_keys_(max_keys) {}
   const std::string& error() const { return error_; }
+  json Take() { return std::move(root_); }
 
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t) override { return true; }
-  bool number_unsigned(number_unsigned_t) override { return true; }
-  bool number_float(number_float_t, const string_t&) override { return true; }
-  bool string(string_t&) override { return true; }
+  bool null() override { return Put(nullptr); }
+  bool boolean(bool value) override { return Put(value); }
+  bool number_integer(number_integer_t value) override { return Put(value); }
+  bool number_unsigned(number_unsigned_t value) override { return Put(value); }
+  bool number_float(number_float_t value, const string_t&) override { return Put(value); }
+  bool string(string_t& value) override { return Put(std::move(value)); }
   bool binary(binary_t&) override { return Fail("binary values are not JSON"); }
-  bool start_object(size_t) override { return Enter(); }
-  bool start_array(size_t) override { return Enter(); }
+  bool start_object(size_t) override { return Enter(json::object()); }
+  bool start_array(size_t) override { return Enter(json::array()); }
   bool end_object() override { return Leave(); }
   bool end_array() override { return Leave(); }
 
   bool key(string_t& name) override {
     if (++keys_seen_ > max_keys_) return Fail(absl::StrCat("more than ", max_keys_, " keys"));
-    if (keys_.back().insert(name).second) return true;
-    return Fail(absl::StrCat("key '", name, "' is duplicated"));
+    const auto [place, is_new] = open_.back()->get_ref<json::object_t&>().try_emplace(name);
+    if (!is_new) return Fail(absl::StrCat("key '", name, "' is duplicated"));
+    place_ = &place->second;
+    return true;
   }
 
   bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& fault) override {
@@ -51,20 +53,33 @@ class StrictChecker : public nlohmann::json_sax<json> {
     error_ = std::move(error);
     return false;
   }
-  bool Enter() {
-    keys_.emplace_back();
-    if (static_cast<int>(keys_.size()) <= max_depth_) return true;
-    return Fail(absl::StrCat("nested deeper than ", max_depth_, " levels"));
+  bool Put(json value) {
+    if (!open_.empty() && open_.back()->is_array()) {
+      place_ = &open_.back()->get_ref<json::array_t&>().emplace_back(std::move(value));
+    } else {
+      *place_ = std::move(value);
+    }
+    return true;
+  }
+  bool Enter(json empty) {
+    if (static_cast<int>(open_.size()) == max_depth_) {
+      return Fail(absl::StrCat("nested deeper than ", max_depth_, " levels"));
+    }
+    Put(std::move(empty));
+    open_.push_back(place_);
+    return true;
   }
   bool Leave() {
-    keys_.pop_back();
+    open_.pop_back();
     return true;
   }
 
   const int max_depth_;
   const int64_t max_keys_;
   int64_t keys_seen_ = 0;
-  std::vector<std::unordered_set<std::string>> keys_;  // one set per open object or array
+  json root_;
+  json* place_ = &root_;     // of what was put last; in an object, of the next value
+  std::vector<json*> open_;  // the objects and arrays around it; an array grows while nothing in it is open
   std::string error_;
 };
 
@@ -75,9 +90,9 @@ absl::StatusOr<json> ParseJson(std::string_view text, int max_depth, int64_t max
   const size_t nul = text.find('\0');
   if (nul != std::string_view::npos)
     return absl::InvalidArgumentError(absl::StrCat("not valid JSON at byte ", nul + 1));
-  StrictChecker checker(max_depth, max_keys);
-  if (!json::sax_parse(text, &checker)) return absl::InvalidArgumentError(checker.error());
-  return json::parse(text, nullptr, /*allow_exceptions=*/false);
+  StrictBuilder builder(max_depth, max_keys);
+  if (!json::sax_parse(text, &builder)) return absl::InvalidArgumentError(builder.error());
+  return builder.Take();
 }
 
 }  // namespace zerofleet
