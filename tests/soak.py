@@ -4,9 +4,9 @@
     tests/soak.py [--steps 150000 | --minutes 120] [--workers 3] [--interval 10] [--json FILE]
 
 Trains one layer of width 16 with the metrics of every process scraped at each interval, samples /proc of the launcher and of its
-children, and compares the largest values after the first minute (or the first half of a run shorter than two) with those
-before, and those of the last quarter with those of the third: allocators keep pages for a while, a leak goes on. The bytes that
-are allocated (heap_in_use.cc, preloaded) tell a leak from pages and stacks that are kept. Prints a table
+children, and compares the largest values after the warm-up (a minute and two checkpoints, half of the run at most) with those
+before, and the medians of the last quarter with those of the third: allocators keep pages for a while, a leak goes on. The bytes
+that are allocated (heap_in_use.cc, preloaded) tell a leak from pages and stacks that are kept. Prints a table
 and a verdict; the exit code is 1 if something grew. ZEROFLEET names the binary (default:
 build/zerofleet; its build has the target heap_in_use). Standard library only. Not part of `make test`.
 """
@@ -16,6 +16,7 @@ import os
 import pathlib
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,7 @@ import fleet  # noqa: E402
 ALLOWED = {"rss_kb": 4096, "heap_kb": 512, "threads": 6, "descriptors": 4}
 # The same from the third quarter to the last.
 ALLOWED_LATE = {"rss_kb": 1024, "heap_kb": 32, "threads": 2, "descriptors": 4}
+MOST_CHECKPOINT_STEPS = 10_000  # between two; the coordinator keeps the steps that no checkpoint has yet
 MOST_LOG_BYTES = 17 << 20  # a log and the one before it
 COLUMNS = ("rss_kb", "heap_kb", "threads", "descriptors")
 LIBRARY = pathlib.Path(fleet.BINARY).resolve().parent / "tests" / "libheap_in_use.so"
@@ -88,7 +90,7 @@ def write_config(work, steps, workers):
         "model": {"family": "gpt2", "layers": 1, "hidden": 16, "heads": 1, "context": 8},
         "data": {"train": [str(text)]}, "parallel": {"zero_stage": 2, "workers": workers}, "precision": "fp32",
         "batch": {"global_sequences": workers}, "steps": steps, "device": "cpu",
-        "checkpoint": {"dir": str(work / "checkpoints"), "every_steps": min(10_000, max(100, steps // 20)), "keep": 2,
+        "checkpoint": {"dir": str(work / "checkpoints"), "every_steps": min(MOST_CHECKPOINT_STEPS, max(100, steps // 20)), "keep": 2,
                        "snapshot_every_steps": 50, "replicate": 1},
         "integrity": {"every_steps": 100, "replay_every_steps": 100},
         "restart": {"heartbeat_timeout_seconds": 20},
@@ -123,7 +125,8 @@ def watch(launcher, port, workers, interval, work, until):
 
 def judge(samples):
     """The table's rows, and what grew."""
-    warm = min(60.0, samples[-1]["seconds"] / 2)
+    warm = min(samples[-1]["seconds"] / 2, next((each["seconds"] for each in samples if each["seconds"] > 60 and
+                                                 each["step"] > 2 * MOST_CHECKPOINT_STEPS), float("inf")))
     before = [each for each in samples if each["seconds"] <= warm and each["step"] > 0] or samples[:2]
     after = [each for each in samples if each["seconds"] > warm and each["step"] > 0] or samples[-1:]
     rows, grown = [], []
@@ -137,10 +140,10 @@ def judge(samples):
     quarter = samples[-1]["seconds"] / 4
     for role in sorted(samples[-1]["processes"]):
         for column in COLUMNS:
-            third, last = (max((each["processes"][role][column] for each in samples
-                                if begin * quarter < each["seconds"] <= (begin + 1) * quarter and role in each["processes"]), default=0)
-                           for begin in (2, 3))
-            rows.append((role, f"{column}, q3, q4", third, last))
+            third, last = (int(statistics.median([each["processes"][role][column] for each in samples
+                                                  if begin * quarter < each["seconds"] <= (begin + 1) * quarter and
+                                                  role in each["processes"]] or [0])) for begin in (2, 3))
+            rows.append((role, f"{column}, medians", third, last))
             if third and last > third + ALLOWED_LATE[column]:
                 grown.append(f"{role}: {column} grew from {third} in the third quarter to {last} in the last")
     most_log = max(each["log_bytes"] for each in samples)
