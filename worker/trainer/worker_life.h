@@ -94,8 +94,8 @@ class WorkerLife {
   absl::Status Pause(double seconds);
   absl::Status Finish();
 
-  // The next message of this kind, or Complete for who has no place yet, a spare say; others that arrive in between are
-  // handled. Aborted for a Regroup that is not awaited.
+  // The next message of this kind, or Complete for a member without a rank, such as a spare; others that arrive in
+  // between are handled. Aborted for a Regroup that is not awaited.
   absl::StatusOr<v1::CoordinatorMessage> Await(v1::CoordinatorMessage::BodyCase kind);
   absl::Status Regrouped(const v1::CoordinatorMessage& message);
   absl::Status Send(v1::WorkerMessage message) { return session_.Send(std::move(message)); }
