@@ -92,7 +92,7 @@ void GradientBuckets::TakeOwned(const Bucket& bucket, const Slice& slice) {
   parts_.ops().Accumulate(parts_.stream, end - begin, from, static_cast<float*>(to.data));
 }
 
-// In the order in which they were sent.
+// Drains the buckets in the order in which they were sent.
 absl::Status GradientBuckets::Finish() {
   for (size_t i = 0; i < buckets_.size(); ++i) {
     Bucket& bucket = buckets_[(filling_ + i) % buckets_.size()];

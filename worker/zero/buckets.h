@@ -1,10 +1,10 @@
 // Split gradients on their way to their owners through buckets of a constant size (ZeRO §6.2, C_B).
 //
 // Bands of gradients (ParameterSource::DeliverBand) fill a bucket in the order in which the backward makes them, in the
-// compute type, across units; a full one is reduced while the next one fills. Shards of a unit are long runs of it, so
-// what is in a bucket at a time mostly has one owner, to whom all others would send at once. So every rank reduces an
-// equal part of the bucket, and the parts are gathered: each rank takes out what it owns. That is an all-reduce, and
-// the gather is the price of a constant size: each gradient travels twice. Sums are those of reduce.h to the bit.
+// compute type, across units; a full one is reduced while the next one fills. A shard is a long run of its unit, so
+// most of a bucket has one owner, to whom all others would send at once. Instead every rank reduces an equal part of
+// the bucket, the parts are gathered, and each rank takes out what it owns. That is an all-reduce, and the gather is
+// the price of a constant size: each gradient travels twice. Sums are those of reduce.h to the bit.
 #ifndef ZEROFLEET_WORKER_ZERO_BUCKETS_H_
 #define ZEROFLEET_WORKER_ZERO_BUCKETS_H_
 
@@ -22,26 +22,26 @@ namespace zerofleet::zero {
 
 class GradientBuckets {
  public:
-  // `at_rest` is told of each unit once its shard in `resting` is complete for the step.
+  // `at_rest` is called for each unit once its shard in `resting` is complete for the step.
   GradientBuckets(const EngineParts& parts, PhaseMarks& marks, device::Tensor resting,
                   std::function<absl::Status(int unit)> at_rest);
 
   void SetMicroBatches(int64_t count) { micro_batches_ = count; }
   void BeginMicroBatch(int64_t micro_batch) { micro_batch_ = micro_batch; }
-  // As ParameterSource::DeliverBand. The last band of a micro-batch sends what is left.
+  // As ParameterSource::DeliverBand. The last band of a micro-batch sends the bucket even if it is not full.
   absl::Status Add(int unit, int64_t begin, int64_t count, const float* values);
-  // What is enqueued from now on finds everything added at rest.
+  // Work enqueued from now on finds everything that was added at rest.
   absl::Status Finish();
 
  private:
-  // Elements of a unit, and where they are in a bucket.
+  // Elements of a unit, and where they are (`at`) in a bucket.
   struct Slice {
     int unit;
     int64_t begin, count, at;
   };
   struct Bucket {
-    device::Tensor wire;  // of the compute type
-    device::Tensor sums;  // where that is narrower than what gradients rest in; otherwise the wire
+    device::Tensor wire;  // in the compute type
+    device::Tensor sums;  // equal to `wire` unless resting gradients are wider than the compute type
     int64_t filled = 0;
     int64_t micro_batch = 0;
     std::vector<Slice> slices;
@@ -61,8 +61,8 @@ class GradientBuckets {
   std::array<Bucket, kBuckets> buckets_;
   size_t filling_ = 0;
   int64_t micro_batch_ = 0, micro_batches_;
-  int64_t added_ = 0;             // elements of this micro-batch, of all units
-  std::vector<int64_t> drained_;  // by unit: elements of the last micro-batch
+  int64_t added_ = 0;             // elements of this micro-batch, all units together
+  std::vector<int64_t> drained_;  // by unit: elements of the last micro-batch taken out so far
 };
 
 }  // namespace zerofleet::zero

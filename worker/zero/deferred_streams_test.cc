@@ -1,9 +1,9 @@
-// Fleets on emulated GPUs whose streams run late, early and past each other, as a seed has it: the result must be that
-// of streams that run at once, to the bit. An event or a wait that is missing in engine, gather, reduce or a
-// communicator shows here as another loss, or as NaN.
+// Fleets on emulated GPUs whose streams run late, early and past each other, as a seed decides: the result must equal
+// that of streams that run at once, to the bit. An event or a wait that is missing in engine, gather, reduce or a
+// communicator shows here as a different loss, or as NaN.
 //
 // ZEROFLEET_STREAM_SEEDS says how many seeds are tried (4), ZEROFLEET_STREAM_FIRST_SEED which is the first (1). A seed
-// chooses what the scheduler does with what it is given; threads of the host still differ from run to run.
+// fixes what the scheduler does with the work it is given; the timing of host threads still varies from run to run.
 #include <cstdlib>
 #include <string>
 #include <tuple>
@@ -91,7 +91,7 @@ class DeferredStreams : public testing::Test {
   }
 };
 
-// The host may use its memory again as soon as a copy has been asked for, in both directions.
+// The host may use its memory again as soon as a copy has been requested, in both directions.
 TEST_F(DeferredStreams, PageableMemoryIsCopiedBeforeTheCallReturns) {
   UnderEverySeed(
       [] {
@@ -132,7 +132,7 @@ TEST_F(DeferredStreams, OffloadOverNccl) {
   }
 }
 
-// Inputs of blocks leave and come back on a stream of their own: those of two of four blocks.
+// The inputs of two of four blocks go to the host and come back on a stream of their own.
 TEST_F(DeferredStreams, InputsOnTheHost) {
   FleetSetup setup = Fleet(true);
   setup.model = model::TestModelConfig(4, 8, 2, 6, 17);
@@ -141,7 +141,7 @@ TEST_F(DeferredStreams, InputsOnTheHost) {
   UnderEverySeed([&] { return TrainFleet(setup).states; }, "inputs on the host");
 }
 
-// Sums of two levels pass through more buffers: those of a team's sums, and of the other teams'.
+// Sums in two levels pass through more buffers: for a team's sums, and for the other teams'.
 TEST_F(DeferredStreams, TeamsOverNccl) {
   device::cuda::emulation::SetMachine({.gpus = 4});
   FleetSetup setup = Fleet(true);
@@ -244,7 +244,7 @@ Kept Keep(TestRank& rank) {
   return kept;
 }
 
-// Two steps, everything kept and put into another fleet, two more: as four without a break.
+// Two steps, then all state moved to another fleet, then two more steps: the result is that of four without a break.
 TEST_F(DeferredStreams, Resume) {
   for (const int stage : {0, 2, 3}) {
     FleetSetup setup = Fleet(true);

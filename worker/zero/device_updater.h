@@ -6,8 +6,8 @@
 
 namespace zerofleet::zero {
 
-// What an updater does with the states that are on the device: all of them here, a part where a part is on the host.
-// As Updater::Update, one op of the optimizer per unit, and Updater::Publish.
+// How an updater treats the states that are on the device: all of them in DeviceUpdater, some of them where the rest is
+// on the host. As Updater::Update (one op of the optimizer per unit) and Updater::Publish.
 void UpdateOnDevice(const UpdaterParts& parts, const TrainingState& state, const device::StepControl* control,
                     device::Tensor gradients, device::Tensor parameters);
 void PublishOnDevice(const UpdaterParts& parts, const TrainingState& state, device::Tensor parameters, size_t vector);

@@ -1,7 +1,7 @@
 // A step that must not count because its numbers say that training has diverged: the verdict as a status.
 //
-// Every rank has the same loss and gradient norm of a step, so all come to one verdict. It travels with the status that
-// ends the step, and from there to the coordinator (Failure.divergence) where the run goes back (on_divergence).
+// Every rank has the same loss and gradient norm for a step, so all reach the same verdict. It travels with the status
+// that ends the step, and from there to the coordinator (Failure.divergence) which takes the run back (on_divergence).
 #ifndef ZEROFLEET_WORKER_ZERO_DIVERGENCE_H_
 #define ZEROFLEET_WORKER_ZERO_DIVERGENCE_H_
 
@@ -22,7 +22,7 @@ inline absl::Status DivergenceError(const v1::Divergence& divergence) {
           ": training has diverged; a lower optimizer.learning_rate or longer schedule.warmup_steps may help")),
       divergence);
 }
-// The verdict of such a status; none for any other.
+// The verdict in a status of DivergenceError; none for any other status.
 inline std::optional<v1::Divergence> DivergenceOf(const absl::Status& status) {
   return PayloadOf<v1::Divergence>(status);
 }

@@ -1,5 +1,5 @@
-// The average of the weights: the formula of torch.optim.swa_utils, the same bits wherever the states are, memory of
-// its own category, and what an evaluation of it leaves behind.
+// The average of the weights: it follows the formula of torch.optim.swa_utils, has the same bits wherever the states
+// are and its own category of memory, and evaluating it leaves nothing behind.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -22,7 +22,7 @@ FleetSetup AveragingFleet(int stage = 2, int world_size = 2) {
   return setup;
 }
 
-// get_ema_multi_avg_fn: the first update copies, later ones go a share of the way.
+// As get_ema_multi_avg_fn: the first update copies the weights, later ones move a share of the way to them.
 void ExpectTheFormula(FleetSetup setup) {
   std::vector<double> expected;
   for (setup.steps = 0; setup.steps <= 4; ++setup.steps) {
@@ -148,7 +148,7 @@ TEST(Ema, TakesFourBytesAParameterOfTheHost) {
   }
 }
 
-// An evaluation of the average and what comes after it: the next step has the bits of one without.
+// After an evaluation of the average the next step has the bits of one without an evaluation.
 TEST(Ema, IsPublishedAndTakenBack) {
   for (int stage = 0; stage <= 3; ++stage) {
     for (const bool offloads : {false, true}) {

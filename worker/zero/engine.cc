@@ -125,7 +125,7 @@ absl::Status ZeroEngine::TakeFrozen(int64_t offset, std::span<const float> value
   return absl::OkStatus();
 }
 
-// Nothing still being published of an older state may land on the one made next.
+// Waits first, so that nothing still being published of an older state overwrites the next one.
 absl::Status ZeroEngine::SetControl(const device::StepControl& control) {
   ZF_CHECK(launched_.empty());
   ZF_RETURN_IF_ERROR(Finish());
@@ -134,8 +134,8 @@ absl::Status ZeroEngine::SetControl(const device::StepControl& control) {
   return parts_.stream.Synchronize();
 }
 
-// Every rank makes all parameters that rest with it from the seed, as much as fits in scratch at a time: what it does
-// not update need not be sent by a peer.
+// Every rank makes all of its resting parameters from the seed, in pieces that fit in scratch: no peer need send those
+// that the rank does not update.
 void ZeroEngine::MakeRestingParameters(uint64_t seed) {
   int64_t most = parts_.model.ScratchBytes() / static_cast<int64_t>(sizeof(float));
   float* values = static_cast<float*>(scratch_);
@@ -159,7 +159,7 @@ device::LinkTraffic ZeroEngine::link() const {
 
 absl::Status ZeroEngine::WarmUp(const StepInput& input, const MicroBatchSource& batches, int64_t passes,
                                 const EvaluationSource& evaluation) {
-  // What is still being published of the state goes first.
+  // The state's parameters may still be on their way to other ranks.
   ZF_RETURN_IF_ERROR(Finish());
   SetWarmingUp(true);
   const absl::Status status = RunWithoutUpdate(input, batches, passes, evaluation);
@@ -208,10 +208,10 @@ absl::StatusOr<StepResult> ZeroEngine::Collect() {
   ZF_CHECK(!launched_.empty());
   LaunchedStep launched = std::move(launched_.front());
   launched_.pop_front();
-  // The step's last collective but the publishing ones; all before it are complete with it.
+  // The step's last collective except the publishing ones; when it is complete, so are all before it.
   ZF_RETURN_IF_ERROR(launched.scalars.Wait());
   ZF_RETURN_IF_ERROR(launched.end->Wait());
-  // Whoever collects all that was launched may look at the state next.
+  // With nothing launched, the caller may read the state next.
   if (launched_.empty()) ZF_RETURN_IF_ERROR(FinishUnits(parts_.layout.units()));
   ZF_RETURN_IF_ERROR(parts_.stream.failure());
   const device::StepControl& control = results_[launched.slot];
@@ -246,7 +246,7 @@ absl::Status ZeroEngine::Finish() {
 
 absl::Status ZeroEngine::BeginStep(const StepInput& input, const MicroBatchSource& batches) {
   ZF_CHECK(launched() < kMostLaunchedSteps);
-  marks_.Take();  // those of what was done since the last step
+  marks_.Take();  // drops marks made since the last step
   SetBatch(input.batch);
   if (input.histograms) histograms_.emplace(parts_);
   marks_.Mark(StepPhase::kData);
@@ -305,7 +305,7 @@ absl::Status ZeroEngine::DeliverGradient(int unit) {
 }
 
 absl::Status ZeroEngine::DeliverBand(int unit, int64_t begin, int64_t count, const float* values) {
-  // The values lie in this engine's memory of bands.
+  // The values are in this engine's own band memory.
   ZeroHeld(unit, begin, count, const_cast<float*>(values));
   ZF_ASSIGN_OR_RETURN(const bool counts, guard_->Delivers(count, [&] { return values; }));
   return counts ? reducer_->DeliverBand(unit, begin, count, values) : absl::OkStatus();
@@ -362,7 +362,8 @@ absl::Status ZeroEngine::Flush() {
   return FinishUnits(parts_.layout.units());
 }
 
-// All before unit `end`, in the order in which a forward pass needs them; the same on every rank.
+// Finishes and publishes the units before `end`, in the order in which a forward pass needs them, the same on every
+// rank.
 absl::Status ZeroEngine::FinishUnits(int end) {
   for (; finished_units_ < end; ++finished_units_) {
     ZF_RETURN_IF_ERROR(updater_->FinishUnit(finished_units_));
@@ -371,7 +372,7 @@ absl::Status ZeroEngine::FinishUnits(int end) {
   return absl::OkStatus();
 }
 
-// A use gathers the unit after it as well; in the order of a script that may be any.
+// A use also gathers the next unit, which may be any unit in a script's order.
 absl::StatusOr<device::Tensor> ZeroEngine::Acquire(int unit) {
   const int end = parts_.layout.scripted() ? parts_.layout.units() : std::min(unit + 2, parts_.layout.units());
   if (finished_units_ < end) {

@@ -38,17 +38,17 @@ class Updater;
 struct StepInput {
   int64_t step;  // 1-based
   double learning_rate;
-  int64_t tokens;      // of the global batch, whose targets count; of a foreign model 0: its passes tell
+  int64_t tokens;      // tokens of the global batch whose targets count; 0 for a foreign model, whose passes report it
   uint64_t flags = 0;  // or-ed over the ranks into StepResult::flags
   StepChecks checks = {};
-  bool delayed = false;      // its update comes with the next delayed step, or with Flush
-  bool looks_ahead = false;  // and then leaves the parameters ahead of the weights (device::UpdateFactors)
-  // The result has spans since this event; null: none.
+  bool delayed = false;      // the update is applied by the next delayed step, or by Flush
+  bool looks_ahead = false;  // the delayed update also leaves the parameters ahead of the weights (UpdateFactors)
+  // If not null, the result has spans, in seconds since this event.
   std::shared_ptr<device::Event> traced_since = nullptr;
-  StepBatch batch = {};  // without micro-batches: the layout's largest
-  double ema_decay = 0;  // of the average of the weights, where the optimizer's row has one
+  StepBatch batch = {};  // 0 micro-batches: the layout's largest batch
+  double ema_decay = 0;  // for the average of the weights, where the optimizer's row has one
   int64_t ema_start = 0;
-  bool histograms = false;  // TakeHistograms has the step's
+  bool histograms = false;  // TakeHistograms will return this step's
 };
 
 struct StepResult {
@@ -57,9 +57,9 @@ struct StepResult {
   double grad_norm = 0;  // global L2 norm before clipping; not finite in a skipped step
   uint64_t flags = 0;
   bool skipped = false;   // fp16: the gradient overflowed, and the state is as before
-  double loss_scale = 1;  // of the step after
+  double loss_scale = 1;  // the next step's scale
   PhaseSeconds phases;
-  std::vector<PhaseSpan> spans;  // of which `phases` are the sums, where StepInput asked for them
+  std::vector<PhaseSpan> spans;  // `phases` are their sums; empty unless StepInput::traced_since was given
 };
 
 // Fills the device's token buffers (MicroBatch::inputs, targets) with micro-batch i of the rank with this number in the
@@ -79,59 +79,60 @@ class ZeroEngine : private model::ParameterSource {
 
   TrainingState& state();
 
-  // Fresh weights from the seed. Or, after the state was loaded: makes the parameters from the master weights.
+  // Makes fresh weights from the seed.
   absl::Status Initialize(uint64_t seed);
+  // Makes the parameters from the master weights, after the state was loaded.
   absl::Status PublishLoadedState(const device::StepControl& control);
-  // Once a step that asked for them is collected, and nothing launched since: on every rank.
+  // Called on every rank after a step with StepInput::histograms was collected, before another is launched.
   absl::StatusOr<std::vector<TensorSpreads>> TakeHistograms();
-  // Between steps, all of which were collected: makes the parameters from the average of the weights, for evaluations,
-  // and from the weights again. Nothing may be held back (Flush).
+  // Called between steps, all of which were collected. PublishAverage makes the parameters from the average of the
+  // weights, for evaluations; PublishWeights makes them from the weights again. No update may be held back (Flush).
   absl::Status PublishAverage();
   absl::Status PublishWeights();
-  // Before PublishLoadedState, where every rank has loaded what it stores and the stage keeps more than that: the rest,
-  // from the ranks that own it.
+  // Called before PublishLoadedState where every rank has loaded only what it stores and the stage keeps more: gathers
+  // the rest from the ranks that own it.
   absl::Status GatherLoadedState();
-  // Before either: parameters that rest with this rank of units that are frozen, `values` for `offset` on
-  // (ZeroLayout::RestingParameters). Without it they are Initialize's.
+  // Called before PublishLoadedState: stores `values` as this rank's resting parameters of frozen units, from `offset`
+  // on (ZeroLayout::RestingParameters). Initialize makes all of them from the seed.
   absl::Status TakeFrozen(int64_t offset, std::span<const float> values);
 
-  // A step, and with `passes` an evaluation, that changes nothing: every op runs once with no collective in flight, and
-  // every collective with no op behind it. A GPU's driver loads a kernel at its first launch and may wait for the
-  // device to be idle then: beside a collective that waits for another rank, for ever. Before the first step; not
-  // counted as traffic.
+  // Runs a step, and with `passes` an evaluation, that changes nothing: every op runs once with no collective in
+  // flight, and every collective with no op behind it. A GPU's driver loads a kernel at its first launch and may wait
+  // for the device to be idle then: beside a collective that waits for another rank, for ever. Called before the first
+  // step; its traffic is not counted.
   absl::Status WarmUp(const StepInput& input, const MicroBatchSource& batches, int64_t passes,
                       const EvaluationSource& evaluation);
 
-  // At most kMostLaunchedSteps at a time. Aborted on every rank, with the verdict (DisagreementOf), where ranks
-  // disagree in what the step checks: the state is as before the step.
+  // At most kMostLaunchedSteps may be launched and not collected. Returns Aborted on every rank, with the verdict
+  // (DisagreementOf), where ranks disagree in what the step checks; the state is then as before the step.
   absl::Status Launch(const StepInput& input, const MicroBatchSource& batches);
   int launched() const { return static_cast<int>(launched_.size()); }
   // The result of the oldest step launched. FailedPrecondition (DivergenceOf) when its loss or gradient was not finite
   // and no smaller loss scale is left to try; that step has not changed the state.
   absl::StatusOr<StepResult> Collect();
 
-  // Between the device's memory and the host's; not thread-safe.
+  // Traffic between the device's memory and the host's; not thread-safe.
   device::LinkTraffic link() const;
 
-  // Updates what a delayed step has held back. With nothing launched; the same on every rank.
+  // Applies the update that a delayed step has held back. Called on every rank alike, with nothing launched.
   absl::Status Flush();
 
-  // What the last step collected leaves to the next: loss scale and counts. Nothing may be launched.
+  // What the last collected step leaves to the next: loss scale and counts. Nothing may be launched.
   const device::StepControl& control() const;
 
   // Waits for what the last step has posted.
   absl::Status Finish();
 
-  // Sum of the loss over this rank's batches that count, and over ranks; every rank runs the same number of passes.
-  // `weight`, if given, becomes the sum of what they are divided by, which only a foreign model's passes tell.
+  // The sum of the loss over the batches that count, of all ranks; every rank runs the same number of passes. `weight`,
+  // if given, becomes the sum of the divisors of those losses, which only a foreign model's passes report.
   absl::StatusOr<double> EvaluateLossSum(int64_t passes, const EvaluationSource& batches, double* weight = nullptr);
-  // Each rank's number, by rank of the view.
+  // Every rank's `mine`, indexed by rank of the view.
   absl::StatusOr<std::vector<double>> GatherFromRanks(double mine);
 
  private:
   struct LaunchedStep {
     int64_t step;
-    int slot;  // of results_
+    int slot;  // index into results_
     collective::Communicator::Pending scalars;
     std::vector<PhaseMark> marks;
     std::shared_ptr<device::Event> end, traced_since;
@@ -156,12 +157,12 @@ class ZeroEngine : private model::ParameterSource {
   absl::Status FinishGradients(int64_t step);
   absl::Status KeepResult(const StepInput& input, collective::Communicator::Pending scalars);
   device::StepRule RuleOf(const StepInput& input) const;
-  // What the gradients are divided by beforehand.
+  // The divisor of the gradients that is known before the step's passes.
   static double DivisorOf(const StepInput& input) { return input.tokens > 0 ? static_cast<double>(input.tokens) : 1; }
   absl::Status GradientAtRest(int unit, device::Tensor shard);
   absl::Status UpdateAndPublish(bool delayed);
   absl::Status FinishUnits(int end);
-  // Elements [begin, begin + count) of a unit's gradient: those of tensors that are frozen in it become 0.
+  // Elements [begin, begin + count) of a unit's gradient: zeroes those of the unit's frozen tensors.
   void ZeroHeld(int unit, int64_t begin, int64_t count, float* gradient);
   void SetWarmingUp(bool warming_up);
   void MakeRestingParameters(uint64_t seed);
@@ -174,10 +175,10 @@ class ZeroEngine : private model::ParameterSource {
   const std::unique_ptr<GradientReducer> reducer_;
   const std::unique_ptr<CommunicatorTensorGroup> tensor_group_;  // null: the model is whole
   const std::unique_ptr<Updater> updater_;
-  StepBatch batch_;                       // of the step in progress
-  std::optional<Histograms> histograms_;  // of the last step that asked for them
-  int finished_units_;                    // by the updater, of the last update, and published
-  void* scratch_;                         // the model's, free between passes
+  StepBatch batch_;                       // the step in progress's
+  std::optional<Histograms> histograms_;  // the last step's that requested them
+  int finished_units_;  // units that the updater has finished in the last update, and that are published
+  void* scratch_;       // the model's, free between passes
   const std::unique_ptr<StepSums> sums_;
   device::StepControl* control_;  // device memory
   device::StepControl* results_;  // host memory: kMostLaunchedSteps copies of control_, taken in turn

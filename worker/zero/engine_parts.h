@@ -1,4 +1,4 @@
-// What an engine works with, and all that it is made of: gather, reduce, the updater, the guard.
+// What an engine and its components (gather, reduce, the updater, the guard) work with.
 #ifndef ZEROFLEET_WORKER_ZERO_ENGINE_PARTS_H_
 #define ZEROFLEET_WORKER_ZERO_ENGINE_PARTS_H_
 
@@ -15,19 +15,19 @@
 
 namespace zerofleet::zero {
 
-// Borrowed, and longer lived than the engine.
+// All borrowed; they must outlive the engine.
 struct EngineParts {
   const model::ModelSpec& spec;
   const ZeroLayout& layout;
   model::Model& model;
   device::Device& device;
   device::Stream& stream;
-  memory::Arena& device_arena;                 // of PlanMemory's device rows
-  memory::Arena& host_arena;                   // and of its host rows
+  memory::Arena& device_arena;                 // made from PlanMemory's device rows
+  memory::Arena& host_arena;                   // made from PlanMemory's host rows
   collective::Communicator& communicator;      // the data group
-  std::vector<int> ranks = {};                 // of the view, by number in that group; empty: those numbers
-  collective::Communicator* tensor = nullptr;  // the tensor group, where the model is in parts
-  memory::ScratchFile* scratch = nullptr;      // of StateFile::FileBytes, where the layout keeps states in a file
+  std::vector<int> ranks = {};                 // ranks of the view by number in the data group; empty: the same numbers
+  collective::Communicator* tensor = nullptr;  // the tensor group; null where the model is whole
+  memory::ScratchFile* scratch = nullptr;  // has StateFile::FileBytes; null unless the layout keeps states in a file
 
   device::Ops& ops() const { return device.ops(); }
   int RankOf(int number) const { return ranks.empty() ? number : ranks[number]; }

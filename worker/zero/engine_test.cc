@@ -59,7 +59,8 @@ TEST_P(SameBits, InEveryStage) {
   }
 }
 
-// Every world size and type together on the CPU; each of them once elsewhere, where an emulated fleet takes seconds.
+// Every world size and type together on the CPU; each of them once on other devices, where an emulated fleet takes
+// seconds.
 std::vector<std::tuple<std::string, BitsCase>> BitsCases() {
   using enum device::DType;
   std::vector<std::tuple<std::string, BitsCase>> cases;
@@ -85,7 +86,7 @@ INSTANTIATE_TEST_SUITE_P(Fleets, SameBits, testing::ValuesIn(BitsCases()), [](co
          (bits.optimizer == "adamw" ? "" : "_" + bits.optimizer);
 });
 
-// What a device computes is what the CPU computes, but for the order of sums within an op.
+// Devices compute what the CPU computes, except for the order of sums within an op.
 TEST(Engine, EveryDeviceTrainsAsTheCpuDoes) {
   for (const std::string& device : UsableDevices()) {
     if (device == "cpu") continue;
@@ -196,7 +197,7 @@ void ExpectTheSchedule(const FleetSetup& setup) {
     std::vector<collective::CollectiveRecord> records = rank.StopAndTakeRecords();
     ASSERT_FALSE(schedule.empty());
     ASSERT_GE(records.size(), schedule.size());
-    records.erase(records.begin(), records.end() - static_cast<int64_t>(schedule.size()));  // before step 1
+    records.erase(records.begin(), records.end() - static_cast<int64_t>(schedule.size()));  // drops those before step 1
     for (size_t i = 0; i < schedule.size(); ++i) {
       EXPECT_EQ(
           (ScheduledCollective{parallel::kDataGroup, records[i].operation, records[i].unit, records[i].gathered_bytes}),
@@ -236,7 +237,7 @@ TEST(Engine, DivergenceIsSaidAndTheStateKept) {
   });
 }
 
-// A step launched before the one before it is read sees the same numbers as one launched after.
+// A step launched before the previous one is collected gives the same numbers as one launched after.
 TEST(Engine, StepsMayBeReadOneLate) {
   FleetSetup setup{.stage = 2, .world_size = 2, .dtype = device::DType::kBF16};
   RunFleet(setup, [&](TestRank& rank) {
@@ -277,7 +278,7 @@ TEST(Engine, Fp16OverflowSkipsTheStepAndHalvesTheScale) {
   });
 }
 
-// The loss scale cancels out but for rounding: fp16 trains as fp32 does.
+// The loss scale cancels out except for rounding: fp16 trains as fp32 does.
 TEST(Engine, Fp16TrainsAsFp32Does) {
   FleetSetup setup{.stage = 1, .world_size = 2, .steps = 12};
   std::vector<double> exact = TrainFleet(setup).losses;

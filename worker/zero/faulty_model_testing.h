@@ -1,4 +1,4 @@
-// A model that computes with a changed bit, once or from some pass on: what a rank's hardware may do in silence.
+// A model that computes with a flipped bit, in one pass or from some pass on: what a rank's hardware may do in silence.
 #ifndef ZEROFLEET_WORKER_ZERO_FAULTY_MODEL_TESTING_H_
 #define ZEROFLEET_WORKER_ZERO_FAULTY_MODEL_TESTING_H_
 
@@ -16,15 +16,15 @@ namespace zerofleet::zero {
 
 enum class FaultyPart { kWeights, kActivations, kGradient };
 
-// The bit is one of the upper three of a mantissa: a change that rounds away would change nothing, and a change of an
-// exponent may end training by itself. The tensor is one whose every element has an effect in every pass: not a bias (a
-// key's has none), and not the token embedding (which stage 3 gathers for the lookup alone).
+// The bit is one of a mantissa's upper three: a flipped low bit may be rounded away, and a flipped exponent bit may end
+// training by itself. The tensor is one whose every element has an effect in every pass: not a bias (a key's has none),
+// and not the token embedding (which stage 3 gathers for the lookup alone).
 struct Fault {
   FaultyPart part = FaultyPart::kWeights;
-  int64_t pass = 0;              // of the training passes of a rank, from 0
-  bool stays = false;            // from there on, in every pass
-  uint64_t seed = 0;             // says which tensor, element and bit
-  int64_t activation_bytes = 0;  // how many of the first may change
+  int64_t pass = 0;              // number of the rank's training pass, from 0
+  bool stays = false;            // the fault is in every pass from there on
+  uint64_t seed = 0;             // chooses tensor, element and bit
+  int64_t activation_bytes = 0;  // bytes of activations, from the first on, that the fault may change
 };
 
 class FaultyModel : public model::Model, private model::ParameterSource {
@@ -91,7 +91,7 @@ class FaultyModel : public model::Model, private model::ParameterSource {
     return candidates[fault.seed % candidates.size()];
   }
 
-  // At most once in a pass.
+  // Flips at most one bit in a pass.
   void FlipABit(FaultyPart part, device::Tensor values, int64_t elements) {
     if (part != fault_.part || !std::exchange(armed_, false)) return;
     const uint64_t bytes = static_cast<uint64_t>(device::DTypeBytes(values.dtype));
@@ -103,7 +103,7 @@ class FaultyModel : public model::Model, private model::ParameterSource {
   const std::unique_ptr<model::Model> inner_;
   const Fault fault_;
   const model::TensorSpec tensor_;
-  int64_t first_ = 0;  // of the tensor's elements, in its unit
+  int64_t first_ = 0;  // the tensor's first element, counted in its unit
   model::ParameterSource* below_ = nullptr;
   int64_t passes_ = 0;
   bool armed_ = false;

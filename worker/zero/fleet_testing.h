@@ -47,21 +47,21 @@ struct FleetSetup {
   int64_t global_sequences = 12, micro_batches = 1;
   int64_t steps = 4;
   double learning_rate = 1e-2;
-  std::function<double(int64_t step)> learning_rate_of = nullptr;  // instead
-  int steps_ahead = 0;  // launched before the one before them is read; 1 as the trainer does
+  std::function<double(int64_t step)> learning_rate_of = nullptr;  // if set, used instead of learning_rate
+  int steps_ahead = 0;  // steps launched before the one before them is collected; the trainer's is 1
   uint64_t seed = 5;
   std::string device = "cpu", optimizer = "adamw";
   model::Checkpointing checkpointing = {};
   ReduceEvery reduce = ReduceEvery::kMicroBatch;
-  int64_t leaves = 0;  // more than 0: in the order of samples, in so many micro-batches of all ranks
+  int64_t leaves = 0;  // if above 0, sums in the order of samples, with this many micro-batches of all ranks per step
   int64_t bucket_bytes = 0;
   StatePlacement placement = {};
-  std::string states_dir = {};  // with states on the host: of the file that they rest in
-  int64_t delay_after = 0;      // steps; with states on the host, updates come one late from then on
-  bool looks_ahead = false;     // and the parameters are ahead of the weights
+  std::string states_dir = {};  // if set, states that leave the device rest in a file in this folder
+  int64_t delay_after = 0;      // after this many steps updates come one step late; needs states on the host; 0: never
+  bool looks_ahead = false;     // late updates also leave the parameters ahead of the weights
   std::optional<v1::OptimizerConfig> settings = {};       // TestOptimizer's by default
-  std::function<int64_t(int64_t step)> tokens = nullptr;  // that a step's gradient is divided by; not as many as it has
-  StepChecks checks = {};                                 // of every check_every-th step
+  std::function<int64_t(int64_t step)> tokens = nullptr;  // if set, the tokens that a step's gradient is divided by
+  StepChecks checks = {};                                 // at every check_every-th step
   int64_t check_every = 1;
   int faulty_rank = -1;  // the rank whose model has the fault; -1: none has
   Fault fault = {};
@@ -70,13 +70,14 @@ struct FleetSetup {
   // For a foreign model (worker/model/foreign_testing.h): what computes a rank's passes, over samples numbered from
   // step.
   std::function<std::unique_ptr<model::ForeignPasses>(int rank)> make_passes = nullptr;
-  double ema_decay = 0;  // of an average of the weights
+  double ema_decay = 0;  // for an average of the weights; 0: none is kept
   int64_t ema_start = 1;
-  bool histograms = false;                                   // of every step
-  std::function<int64_t(int64_t step)> leaves_of = nullptr;  // in the order of samples: of steps smaller than `leaves`
+  bool histograms = false;                                   // taken at every step
+  std::function<int64_t(int64_t step)> leaves_of = nullptr;  // the leaves of steps that are smaller than `leaves`
   std::vector<std::string> freeze = {};                      // patterns of tensors (ModelSpec::Freeze)
   bool rows_apart = false;                                   // no buffer shares memory with another
-  // Another device for each rank than CreateDevice's, and another group than threads of one process.
+  // If set, make each rank's device instead of CreateDevice, and a group's communicators instead of threads' of one
+  // process.
   std::function<std::unique_ptr<device::Device>(int rank)> make_device = nullptr;
   std::function<std::vector<std::unique_ptr<collective::Communicator>>(const char* name,
                                                                        const std::vector<device::Device*>& devices)>
@@ -119,7 +120,7 @@ inline std::vector<std::string> UsableDevices() {
   return kinds;
 }
 
-// `inner` as it is, or through host memory where the device's cannot be read.
+// `inner` itself, or staged through host memory where the host cannot read the device's.
 inline std::unique_ptr<collective::Communicator> CommunicatorOn(device::Device& device,
                                                                 std::unique_ptr<collective::Communicator> inner) {
   return device.host_addressable() ? std::move(inner) : *collective::CreateStagedCommunicator(device, std::move(inner));
@@ -195,7 +196,7 @@ class TestRank {
     tensor_.reset();
     return std::move(records_);
   }
-  // After that.
+  // Call after StopAndTakeRecords.
   std::vector<collective::CollectiveRecord> TakeTensorRecords() { return std::move(tensor_records_); }
 
   StepResult Step(int64_t step) {
@@ -225,7 +226,7 @@ class TestRank {
     return engine_->Launch(input, [&](int number, int64_t micro) { return BatchOf(number, step, micro); });
   }
 
-  // `count` floats of device memory, as they are when everything enqueued is done.
+  // `count` floats of device memory, read once everything enqueued is done.
   std::vector<float> Read(const void* from, int64_t count) {
     std::vector<float> values(count);
     device_->Copy(*stream_, values.data(), from, count * static_cast<int64_t>(sizeof(float)));
@@ -346,7 +347,7 @@ inline void RunFleet(const FleetSetup& setup, const std::function<void(TestRank&
                                         : *device::CreateDevice({.kind = setup.device, .threads = 1}));
   }
   std::vector<std::unique_ptr<collective::Communicator>> data(ranks), tensor(ranks);
-  // A group's ranks are the first, and every `step`-th after it.
+  // A group's ranks are `first` and every `step`-th rank after it.
   const auto join = [&](const char* name, int first, int step, int size, auto& communicators) {
     std::vector<device::Device*> of_group;
     for (int rank = 0; rank < size; ++rank) of_group.push_back(devices[first + rank * step].get());
@@ -372,7 +373,7 @@ inline void RunFleet(const FleetSetup& setup, const std::function<void(TestRank&
 
 struct FleetResult {
   std::vector<double> losses, grad_norms;
-  std::vector<std::vector<float>> states;  // of the whole model, put together from the owners
+  std::vector<std::vector<float>> states;  // the whole model's, put together from the owners'
 
   const std::vector<float>& master() const { return states[0]; }
 };

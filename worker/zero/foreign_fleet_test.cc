@@ -1,5 +1,5 @@
-// A foreign model in the engine: the same bits in every stage and, in the order of samples, in any world; what the loss
-// is divided by comes with the passes.
+// A foreign model in the engine: the same bits in every stage and, in the order of samples, at any world size; the
+// passes report what the loss is divided by.
 #include <cmath>
 #include <memory>
 #include <string>
@@ -60,7 +60,7 @@ TEST(ForeignFleet, InTheOrderOfSamplesRanksChangeNoBit) {
   }
 }
 
-// Its parameters are 0 here, as TrainFleet begins, and stay so.
+// The frozen unit's parameters are 0 from Initialize on, and stay so.
 TEST(ForeignFleet, AFrozenUnitHasParametersAlone) {
   const auto train = [](int stage, int ranks, const std::function<void(TestRank&)>& look = nullptr) {
     FleetSetup setup = Foreign(stage, ranks);
@@ -88,7 +88,7 @@ TEST(ForeignFleet, StatesOnTheHostChangeNoBit) {
   ExpectEqual(TrainFleet(setup), TrainFleet(Foreign(0, 2)), "offload");
 }
 
-// Samples 1 to 12 in the first step: weights of 3 to 14, and parameters that are 0.
+// The first step has samples 1 to 12, whose weights are 3 to 14, and parameters that are 0.
 TEST(ForeignFleet, LossAndGradientAreDividedByTheWeights) {
   FleetSetup setup = Foreign(2, 2);
   setup.steps = 1;
@@ -107,7 +107,7 @@ TEST(ForeignFleet, LossAndGradientAreDividedByTheWeights) {
   EXPECT_NEAR(got.grad_norms[0], factor * std::sqrt(squares) / weight, 1e-6);
 }
 
-// One rank leaves a unit out; the others wait for nothing that it does not post.
+// One rank's pass leaves a unit out; the other ranks do not wait for it.
 TEST(ForeignFleet, APassMayLeaveAUnitOut) {
   for (const int stage : {0, 3}) {
     FleetSetup setup = Foreign(stage, 2);
@@ -142,7 +142,7 @@ TEST(ForeignFleet, AnEvaluationIsDividedByItsOwnWeights) {
   });
 }
 
-// The head's slot is free while blocks are used; two blocks at once need two.
+// A head's slot is free while blocks are used; two blocks in use at once need two slots.
 TEST(PlanSlots, UnitsInUseAtDifferentTimesShareASlot) {
   const model::PassScript script = {
       model::EventsOf("a0 r0 a1 r1 a2 r2 a3 g3 d3 r3 a2 g2 d2 r2 a1 g1 d1 r1 a0 g0 d0 r0"),

@@ -1,5 +1,5 @@
-// Frozen tensors: units of them have parameters alone, those within another unit stay as they are; the same bits in
-// every stage.
+// Frozen tensors: units of frozen tensors have only parameters, and frozen tensors within another unit keep their
+// values; the same bits in every stage.
 #include <string>
 #include <vector>
 
@@ -39,7 +39,8 @@ TEST(Frozen, TheSameBitsInEveryStage) {
   }
 }
 
-// Without clipping, which the frozen gradients have no part in, a first step is that of the unfrozen model.
+// Frozen gradients do not count for clipping; without clipping a first step moves the other tensors as in the unfrozen
+// model.
 TEST(Frozen, OnlyTheOthersChange) {
   for (const std::string optimizer : {"adamw", "sgd"}) {
     for (const int64_t bucket_bytes : {0, 4096}) {
@@ -104,7 +105,7 @@ TEST(Frozen, WithOffloadPartsBucketsMicroBatchesAndAnyNumberOfRanks) {
   }
 }
 
-// 2 bytes a parameter of bf16: neither gradients nor optimizer states.
+// A frozen unit takes 2 bytes a parameter in bf16, and neither gradients nor optimizer states.
 TEST(Frozen, UnitsTakeTheirParametersAlone) {
   for (const int world_size : {1, 2}) {
     for (int stage = 0; stage <= 3; ++stage) {

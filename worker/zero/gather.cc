@@ -58,7 +58,7 @@ void ParameterGatherer::Post(int unit) {
       layout_.partition().PaddedElements(unit), layout_.partition().unit(unit).name, parts_.stream.Record());
 }
 
-// Behind what the stream has been given: the slot's last use, and the update of these parameters.
+// The copy waits for what the stream was given before: the slot's last use, and the update of these parameters.
 void ParameterGatherer::PostFromHost(int unit) {
   const coordinator::PlacedRange rest = layout_.RestingParameters(unit);
   const device::Tensor from = resting_.Offset(rest.offset);

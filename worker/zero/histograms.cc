@@ -39,7 +39,7 @@ void Histograms::ForEachTensor(int64_t flat_begin, int64_t flat_end, const Visit
       visit(t, begin, end - begin);
       continue;
     }
-    // A part's vocabulary may have rows that the whole has not.
+    // A part's vocabulary may have rows that the whole model's has not.
     for (const coordinator::PlacedRange& of_whole : parts_.spec.ToWhole({{begin, end, 0}})) {
       visit(t, begin + of_whole.offset, of_whole.elements());
     }

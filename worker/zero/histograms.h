@@ -1,7 +1,7 @@
 // Spreads of every tensor's weights and gradients over the ranks of a view: each rank counts what it owns, once, and
-// the counts of all are added. Which rank owned what, and in how many, makes no difference to the result.
+// all ranks' counts are added. The result does not depend on the number of ranks or on which rank owns what.
 //
-// On a step with histograms gradients are read where they rest, on the host: for a device whose memory it can address.
+// On a step with histograms the host reads gradients where they rest, so the device's memory must be host-addressable.
 #ifndef ZEROFLEET_WORKER_ZERO_HISTOGRAMS_H_
 #define ZEROFLEET_WORKER_ZERO_HISTOGRAMS_H_
 
@@ -25,15 +25,16 @@ class Histograms {
  public:
   explicit Histograms(const EngineParts& parts);
 
-  // This rank's shard of the unit's gradient, reduced, of the loss times `scale`.
+  // Counts this rank's shard of the unit's reduced gradient, which is that of the loss times `scale`.
   void AddGradient(int unit, device::Tensor shard, double scale);
-  // The master weights that this rank owns.
+  // Counts the master weights that this rank owns.
   absl::Status AddWeights(const TrainingState& state);
-  // Adds up all ranks' spreads, the same on each: every rank calls it. Tensors that are trained, in the table's order.
+  // Adds up all ranks' spreads; every rank calls it and gets the same. Returns the trained tensors, in the table's
+  // order.
   absl::StatusOr<std::vector<TensorSpreads>> Sum();
 
  private:
-  // Calls visit(tensor, first, count) for the pieces of tensors in a range of the flat space.
+  // Calls visit(tensor, first, count) for each piece of a trained tensor within a range of the flat space.
   template <typename Visit>
   void ForEachTensor(int64_t flat_begin, int64_t flat_end, const Visit& visit) const;
   absl::Status SumOver(collective::Communicator* group);

@@ -1,4 +1,5 @@
-// Histograms of tensors over a fleet: all values, each once, whatever the stage, the ranks and where the states are.
+// Histograms of tensors over a fleet: every value counts once, whatever the stage, the number of ranks and the place of
+// the states.
 #include <string>
 #include <vector>
 
@@ -20,7 +21,7 @@ FleetSetup DrawnFleet(int stage, int world_size) {
   return setup;
 }
 
-// The last step's, from one rank; the others' are the same.
+// The last step's histograms, from one rank; the others' are the same.
 std::vector<TensorSpreads> DrawFleet(const FleetSetup& setup) {
   std::vector<TensorSpreads> drawn;
   absl::Mutex mutex;

@@ -19,7 +19,7 @@ constexpr const char* kTilesRow = "parameter tiles";
 constexpr const char* kDecidedRow = "step control of the update";
 constexpr const char* kHeldRow = "gradients held back";
 
-// Vectors that a pass over matrices is of: their momentum, or the weights and the average of them.
+// Vectors that a pass over matrices opens: their momentum, or the weights and their average.
 constexpr StateFile::Vectors kMomentum = StateFile::Vectors{1} << MuonMatrices::kMomentum;
 constexpr StateFile::Vectors kWeights = StateFile::kAllVectors & ~(kMomentum | kMomentum << 1);
 
@@ -28,7 +28,7 @@ std::optional<StateFile> MakeFile(const UpdaterParts& parts) {
   return std::optional<StateFile>(std::in_place, parts.layout, *parts.scratch, parts.host_arena);
 }
 
-// States that come and go, and a copy of them, are tiles of their own size.
+// Only where states stay in memory and parameters are stored in place may tiles be larger than kMostTileElements.
 int64_t MostElements(const UpdaterParts& parts) {
   const bool stays = !parts.layout.states_in_file() && !parts.layout.speculates();
   return stays && parts.device.host_addressable() ? kMostInPlaceElements : kMostTileElements;
@@ -85,7 +85,7 @@ HostUpdater::HostUpdater(const UpdaterParts& parts)
   if (parts_.layout.optimizer().whole_matrices) matrices_.emplace(parts_, state_, host_, *host_stream_);
 }
 
-// What is still on its way uses memory of the arenas.
+// Waits for copies under way, which use the arenas' memory.
 HostUpdater::~HostUpdater() {
   constexpr double kDrainLimitSeconds = 10;
   stopping_ = true;
@@ -105,7 +105,8 @@ void HostUpdater::Count(LinkTraffic::Direction LinkTraffic::*direction, int64_t 
   (link_.*direction).Add(bytes);
 }
 
-// By the device's ops, which reach the host's memory, so that the weights are those that every rank makes for itself.
+// Uses the device's ops, which reach the host's memory, so that the weights equal those that every rank makes for
+// itself.
 absl::Status HostUpdater::Initialize(uint64_t seed) {
   ZF_RETURN_IF_ERROR(streams_made_);
   held_ = kNone;
@@ -207,7 +208,7 @@ absl::StatusOr<bool> HostUpdater::Flush(device::Tensor parameters) {
   return true;
 }
 
-// Behind `decided` nothing reads the parameters until FinishUnit.
+// After `decided` nothing reads the parameters until FinishUnit.
 void HostUpdater::StartUpdate(const Beginning& beginning) {
   looks_ahead_ = beginning.looks_ahead;
   const double learning_rate = beginning.step == kNone ? 0 : steps_[beginning.step].learning_rate;
@@ -222,7 +223,7 @@ absl::Status HostUpdater::ReadControl(const Beginning& beginning, double learnin
   ZF_RETURN_IF_ERROR(Await(decided));
   parameters_ = beginning.parameters;
   at_rest_ = beginning.at_rest;
-  control_ = {};  // an update of nothing
+  control_ = {};  // updates nothing
   is_ahead_ = false;
   flushes_ = beginning.flushes;
   learning_rate_ = learning_rate;
@@ -238,7 +239,8 @@ absl::Status HostUpdater::ReadControl(const Beginning& beginning, double learnin
   return host_stream_->Synchronize();
 }
 
-// A momentum's direction, exchanged; and where the parameters are to be ahead of the weights those next, and once more.
+// Exchanges the step's direction; where the parameters are to be ahead of the weights, also moves the weights and
+// exchanges the direction ahead.
 absl::Status HostUpdater::PrepareMatrices(int unit) {
   ZF_RETURN_IF_ERROR(DirectAndExchange(unit, MuonDirection::kOfStep));
   if (!looks_ahead_) return absl::OkStatus();
@@ -327,7 +329,7 @@ absl::Status HostUpdater::SendUnit(int unit, device::Tensor parameters, const Ma
   for (size_t t = first_tile_[unit]; t < first_tile_[unit + 1]; ++t) {
     const device::Tensor to = parameters.Offset(piece.parameter_offset + state_tiles_[t].begin);
     const int64_t bytes = state_tiles_[t].count * device::DTypeBytes(to.dtype);
-    // The host's stores are the copy where they reach the device's memory.
+    // Where the host's stores reach the device's memory, they replace the copy.
     if (parts_.layout.parameters_on_host() || parts_.device.host_addressable()) {
       ZF_RETURN_IF_ERROR(make(t, to));
       if (!parts_.layout.parameters_on_host()) Count(&LinkTraffic::to_device, bytes);
@@ -346,7 +348,7 @@ absl::Status HostUpdater::SendUnit(int unit, device::Tensor parameters, const Ma
 }
 
 absl::Status HostUpdater::UpdateUnit(int unit) {
-  // The parameters may be ahead of the weights, though this step updates nothing.
+  // The parameters may be ahead of the weights even if this step updates nothing.
   if (control_.apply == 0) return flushes_ ? SendMaster(unit, parameters_) : absl::OkStatus();
   if (matrices_ && parts_.layout.StaysOnDevice(unit) > 0) matrices_->Update(StayingPiece(unit));
   if (IsAhead(unit)) return SendMaster(unit, parameters_);
@@ -354,7 +356,7 @@ absl::Status HostUpdater::UpdateUnit(int unit) {
                   [&](size_t tile, device::Tensor to) { return UpdateTile(control_, gradients_, tile, to); });
 }
 
-// A pass over a unit's tiles ends with it where there is more than one pass.
+// With several passes over a unit's tiles, reading ahead stops at the end of the unit.
 absl::Status HostUpdater::WithStates(size_t tile, StateFile::Vectors vectors, bool changes,
                                      const std::function<void(const optim::StateTensors&)>& use) {
   if (!file_) {

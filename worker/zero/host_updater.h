@@ -1,23 +1,24 @@
 // The optimizer's states in host memory, updated by the host's cores (ZeRO-Offload, Ren et al. 2021, §4 and §5.1).
 //
-// What crosses the link is what the paper's cut leaves (§3.2): a gradient of the compute type goes down when its unit
-// has been reduced, a parameter of the compute type comes back when it has been updated, 4 bytes a step for each that
-// this rank owns. The update runs tile by tile: while one is computed, the one before is on its way to the device.
-// Where the host reaches the device's memory (Device::host_addressable), it stores a parameter there at once instead of
-// to a tile, and counts it as it would the copy. States that rest in a file (state_file.h) come into memory tile by
-// tile, and leave it. States that stay on the device (ZeroLayout::StaysOnDevice) are updated there, and nothing of
-// theirs crosses the link.
+// Across the link goes only what the paper's cut leaves (§3.2), in the compute type: a gradient goes to the host when
+// its unit has been reduced, and a parameter comes back when it has been updated. In a 2-byte type these are 4 bytes a
+// step for each parameter that this rank owns. The update runs tile by tile: while one is computed, the previous one is
+// copied to the device. Where the host reaches the device's memory (Device::host_addressable), it stores a parameter
+// there directly instead of in a tile, and counts those bytes like a copy's. States that rest in a file (state_file.h)
+// are read into memory tile by tile, and written back. States that stay on the device (ZeroLayout::StaysOnDevice) are
+// updated there, and neither their gradients nor their parameters cross the link.
 //
 // A step may be updated before it is decided (speculation.h): each unit as soon as its gradient is there. The device
-// gets the parameters afterwards, so that it sees none that have to be taken back.
+// gets the parameters only once the step is decided, so that it never sees any that are undone.
 //
 // An optimizer of whole matrices (muon_matrices.h) has the ranks exchange a unit between two passes over its tiles. Its
-// jobs are posted by FinishUnit, which every rank calls for the units in their order, and the exchange is made there:
-// on a thread, jobs would exchange at their own speed, between other collectives on one rank than on another. States
-// that stay on the device are then updated by the host, with the rest of their unit.
+// jobs are posted by FinishUnit, which every rank calls for the units in their order, and the exchange happens in that
+// call: on a thread, the order of the exchange among other collectives could differ between ranks. States that stay on
+// the device are then updated by the host, with the rest of their unit.
 //
-// All of this is jobs in one queue, on two streams of its own. Where the device is not the host's own memory, the queue
-// has a thread, beside the backward pass and the next forward pass. Otherwise jobs run in the calls that wait for them.
+// All of this runs as jobs in one queue, on two streams of the updater's own. Where the device is not the host's own
+// memory, the queue has a thread, which runs beside the backward pass and the next forward pass. Otherwise jobs run in
+// the calls that wait for them.
 #ifndef ZEROFLEET_WORKER_ZERO_HOST_UPDATER_H_
 #define ZEROFLEET_WORKER_ZERO_HOST_UPDATER_H_
 
@@ -63,8 +64,8 @@ class HostUpdater : public Updater {
   LinkTraffic link() const override;
 
  private:
-  // Memory of one tile of updated parameters, and the copy to the device that still reads it. The plan, which knows no
-  // device, has it even where the host reaches the device's.
+  // Memory of one tile of updated parameters, and the copy to the device that still reads it. The plan does not know
+  // the device, so it has this memory even where the host can write the device's.
   struct Tile {
     device::Tensor memory;
     std::shared_ptr<device::Event> sent;
@@ -72,39 +73,39 @@ class HostUpdater : public Updater {
   static constexpr int kTiles = 2;
   static bool NeedsTiles(const ZeroLayout& layout) { return !layout.parameters_on_host() || layout.speculates(); }
 
-  // A step's gradients, of the states on the host and in their order, its control and learning rate. Two where steps
-  // are delayed: one held back while the other fills.
+  // A step's gradients (those of the states on the host, in their order), its control and its learning rate. There are
+  // two where steps are delayed: one is held back while the other fills.
   struct Step {
     device::Tensor gradients;
-    device::StepControl* decided = nullptr;  // host memory that the device copies it to
+    device::StepControl* decided = nullptr;  // the control, in host memory that the device copies it to
     double learning_rate = 0;
   };
   // How an update begins.
   struct Beginning {
-    int step;                            // of steps_, or kNone
+    int step;                            // index into steps_, or kNone
     device::Tensor at_rest, parameters;  // on the device
-    bool flushes = false;                // no step is held behind it, and the parameters become the weights themselves
+    bool flushes = false;  // no step is held back afterwards, and the parameters become the weights themselves
     bool looks_ahead = false;
   };
-  static constexpr int kNone = -1;  // as the number of a Step
+  static constexpr int kNone = -1;  // no Step
 
-  // Where the host has the gradient of the state at this offset.
+  // Where the host keeps the gradient of the state at this offset.
   device::Tensor GradientAt(const device::Tensor& gradients, int64_t state_offset) const {
     return gradients.Offset(state_offset - parts_.layout.states_on_device());
   }
   absl::Status CopyDown(int step, int unit, device::Tensor gradient);
-  // Its parameters as the master weights say.
+  // Makes the unit's parameters from a state vector (0: the master weights), and sends them.
   absl::Status SendMaster(int unit, device::Tensor parameters, size_t vector = 0);
-  // Whether a unit may be updated before its step is decided: not where the ranks exchange matrices of it of which some
-  // states stay on the device, and only the host's can be put back.
+  // Whether a unit may be updated before its step is decided. It may not where the ranks exchange its matrices and some
+  // of its states stay on the device: only the host's states can be put back.
   bool MayGuess(int unit) const;
   // Updates the unit's states as guessed, not its parameters.
   absl::Status UpdateAhead(int unit);
   bool IsAhead(int unit) const { return is_ahead_ && MayGuess(unit); }
   void StartUpdate(const Beginning& beginning);
   absl::Status ReadControl(const Beginning& beginning, double learning_rate, const device::Event& decided);
-  // Makes the parameters of tile after tile of a unit with `make(tile, to)`, and sends each to its place in
-  // `parameters`; where those rest on the host, or the host reaches them, it is made there.
+  // Makes the unit's parameters tile by tile with `make(tile, to)`, and sends each tile to its place in `parameters`;
+  // where the host can write that place itself, the tile is made there.
   using Make = std::function<absl::Status(size_t tile, device::Tensor to)>;
   absl::Status SendUnit(int unit, device::Tensor parameters, const Make& make);
   absl::Status UpdateUnit(int unit);
@@ -112,7 +113,7 @@ class HostUpdater : public Updater {
   absl::Status UpdateTile(const device::StepControl& control, const device::Tensor& gradients, size_t tile,
                           device::Tensor to);
 
-  // With an optimizer of whole matrices: what comes before UpdateUnit, in the calls of FinishUnit.
+  // For an optimizer of whole matrices: what FinishUnit does before UpdateUnit.
   bool ExchangesUnit(int unit) const { return matrices_ && matrices_->InUnit(unit); }
   absl::Status PrepareMatrices(int unit);
   absl::Status DirectAndExchange(int unit, MuonDirection direction);
@@ -122,20 +123,20 @@ class HostUpdater : public Updater {
   absl::Status MoveTile(size_t tile);
   MuonPiece PieceOf(const device::StepControl& control, const device::Tensor& gradients, size_t tile,
                     const optim::StateTensors& states) const;
-  // What stays on the device of a unit, once no save reads it any more.
+  // The part of a unit that stays on the device; waits until no save reads it any more.
   MuonPiece StayingPiece(int unit) const;
 
-  // Calls `use` with the tile's states, in memory until it returns and what it has enqueued is done: those of
-  // `vectors`.
+  // Calls `use` with the tile's states, those of `vectors`; they stay in memory until `use` has returned and the work
+  // that it enqueued is done.
   absl::Status WithStates(size_t tile, StateFile::Vectors vectors, bool changes,
                           const std::function<void(const optim::StateTensors&)>& use);
-  // Runs in a job: waits, or is Cancelled when the updater is about to be destroyed.
+  // Called in jobs: waits for the event; Cancelled when the updater is about to be destroyed.
   absl::Status Await(const device::Event& event) const;
   void Count(LinkTraffic::Direction LinkTraffic::*direction, int64_t bytes);
   // Posts `job`, which enqueues work on `stream`.
   struct UnitJob {
     int64_t number = 0;
-    std::shared_ptr<device::Event> done;  // behind that work
+    std::shared_ptr<device::Event> done;  // recorded after the job's work
   };
   void Post(UnitJob& unit_job, const std::unique_ptr<device::Stream>& stream, JobQueue::Job job);
 
@@ -143,30 +144,30 @@ class HostUpdater : public Updater {
   device::Device& host_;
   const std::unique_ptr<device::Stream> host_stream_;
   const std::vector<StateTile> state_tiles_;
-  std::vector<size_t> first_tile_;  // by unit, and the number of all
+  std::vector<size_t> first_tile_;  // by unit; then the number of all tiles
   std::optional<StateFile> file_;
   TrainingState state_;
   std::optional<MuonMatrices> matrices_;
   std::vector<Step> steps_;
-  int filling_ = 0, held_ = kNone;  // of steps_
+  int filling_ = 0, held_ = kNone;  // indices into steps_
   std::array<Tile, kTiles> tiles_;
   int next_tile_ = 0;
   std::unique_ptr<device::Stream> down_, up_;
   std::optional<Speculation> speculation_;
   // State of the step that is being updated.
   device::StepControl control_;
-  bool is_ahead_ = false;  // its states have been updated, by what turned out to be this control
+  bool is_ahead_ = false;  // the guess was right: its states are already updated
   bool flushes_ = false;
   double learning_rate_ = 0;
   device::Tensor gradients_;
   device::Tensor at_rest_, parameters_;  // on the device
-  bool looks_ahead_ = false;             // of whoever calls FinishUnit
+  bool looks_ahead_ = false;             // used by the thread that calls FinishUnit, not by jobs
 
-  std::vector<bool> expected_;  // by unit: whether its gradient has been expected in this step
+  std::vector<bool> expected_;  // by unit: whether ExpectGradient was called in this step
   std::atomic<bool> stopping_ = false;
   mutable absl::Mutex mutex_;
   LinkTraffic link_ ABSL_GUARDED_BY(mutex_);
-  std::vector<UnitJob> taken_, updated_;  // by unit: the copies of its gradient, and of its parameters, in this step
+  std::vector<UnitJob> taken_, updated_;  // by unit: the jobs that copy its gradient and its parameters in this step
   absl::Status streams_made_;
   JobQueue jobs_;  // last: its thread uses what is above
 };

@@ -41,7 +41,7 @@ absl::Status IntegrityChecker::CheckParameters(int64_t step, device::Tensor rest
   return disagreement ? DisagreementError(*disagreement, step, "the parameters") : absl::OkStatus();
 }
 
-// Without the padding, which no op reads.
+// Leaves out the padding, which no op reads.
 absl::StatusOr<DigestBits> IntegrityChecker::DigestOfParameters(device::Tensor resting) const {
   PassDigest digest(parts_);
   for (int unit = 0; unit < layout_.units(); ++unit) {

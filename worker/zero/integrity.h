@@ -1,20 +1,20 @@
 // Finding numbers that went wrong in silence: what must be equal on several ranks is digested and compared.
 //
-// Two things are compared, at steps that the configuration chooses, before the optimizer runs. With ranks that disagree
-// the step ends in an error on every rank (disagreement.h), and nothing of it reaches the optimizer's states.
+// Two things are compared, at steps that the configuration chooses, before the optimizer runs. If ranks disagree, the
+// step ends in an error on every rank (disagreement.h), and nothing of it reaches the optimizer's states.
 //
-// - Parameters: stages 0 to 2 keep all of them on every rank. Each rank digests those that the step has used, in the
-//   compute type. Cost: they are read once (2Ψ bytes in bf16) by one thread, and 16 bytes go to each other rank. In
-//   stage 3 there is nothing to compare.
+// - Parameters: stages 0 to 2 keep all of them on every rank. Each rank digests the parameters that the step has used,
+//   in the compute type. Cost: they are read once (2Ψ bytes in bf16) by one thread, and 16 bytes go to each other rank.
+//   In stage 3 there is nothing to compare.
 // - Replays: every op is deterministic, so a second computation must give the same bits. Before its own micro-batches a
-//   rank computes the first one of the next rank, and digests its loss and each unit's gradient (fp32, where it would
-//   be handed to the reduction) as the owner does with its own. Cost: forward and backward of one micro-batch, two
-//   reads of 4Ψ bytes, in stage 3 the gathers of one pass, and 32 bytes to each other rank. Where the two differ, other
-//   ranks compute it once more, and a majority decides; with two ranks each repeats its own, and a fault that does not
-//   come again is one rank's disagreement with itself.
+//   rank computes the first one of the next rank, and digests its loss and each unit's gradient (in fp32, where it
+//   would be handed to the reduction); the next rank does the same with its own computation. Cost: forward and backward
+//   of one micro-batch, two reads of 4Ψ bytes, in stage 3 the gathers of one pass, and 32 bytes to each other rank.
+//   Where the two differ, other ranks compute the micro-batch once more, and a majority decides. With two ranks each
+//   repeats both micro-batches, so a rank with a fault that does not come again disagrees with itself.
 //
-// In a group of one rank nothing is compared. Digests are made by the host of memory that it can address; on a device
-// without such memory, as that of a dry run, the passes and gathers are made alone.
+// In a group of one rank nothing is compared. The host makes digests, of memory that it can address; on a device
+// without such memory, as in a dry run, there are only the passes and gathers.
 #ifndef ZEROFLEET_WORKER_ZERO_INTEGRITY_H_
 #define ZEROFLEET_WORKER_ZERO_INTEGRITY_H_
 
@@ -30,7 +30,7 @@
 
 namespace zerofleet::zero {
 
-// The unit of the gathered digests.
+// The name that the gathered digests have as a unit in a schedule.
 inline constexpr const char* kDigestsUnit = "digests";
 
 // What a step compares; the same on every rank.
@@ -43,7 +43,7 @@ struct StepChecks {
 class PassDigest {
  public:
   explicit PassDigest(const EngineParts& parts) : parts_(parts) {}
-  // Waits until the stream has written it.
+  // Waits until the stream has written `data`.
   absl::Status Add(const void* data, int64_t bytes);
   DigestBits Bits() const { return digest_.Bits(); }
 
@@ -52,32 +52,34 @@ class PassDigest {
   StreamingDigest digest_;
 };
 
-// A rank's first replay computes the micro-batch of the rank this many places further on.
+// A rank's first replay computes the micro-batch of the rank this many places further on in the group.
 inline constexpr int kFirstReplay = 1;
 
 class IntegrityChecker {
  public:
   explicit IntegrityChecker(const EngineParts& parts);
 
-  // Collective, if there is anything to compare. `resting` are all parameters, which the stream has written. Aborted if
-  // ranks disagree, with the verdict (DisagreementOf).
+  // Collective, if there is anything to compare. `resting` has all parameters; the stream has written them. Returns
+  // Aborted, with the verdict (DisagreementOf), if ranks disagree.
   absl::Status CheckParameters(int64_t step, device::Tensor resting);
 
   // The number of the rank `away` places further on in the group.
   int Neighbour(int away) const { return (parts_.communicator.rank() + away) % parts_.communicator.size(); }
-  // Another computation of the first micro-batch of the rank with this number; collective, as the pass is.
+  // Computes the first micro-batch of the rank with this number again; collective, as the pass is.
   using Replayer = std::function<absl::StatusOr<DigestBits>(int number)>;
-  // Collective. `own`: of this rank's first micro-batch; `replayed`: of that of Neighbour(kFirstReplay). Aborted if
-  // ranks disagree, with the verdict. `replay` is called only then, on every rank alike, and overwrites gradients.
+  // Collective. `own` is the digest of this rank's first micro-batch, `replayed` that of Neighbour(kFirstReplay)'s.
+  // Returns Aborted, with the verdict, if ranks disagree; only then every rank calls `replay`, which overwrites
+  // gradients.
   absl::Status CompareReplays(int64_t step, const DigestBits& own, const DigestBits& replayed, const Replayer& replay);
 
   bool compares() const { return parts_.communicator.size() > 1; }
 
  private:
   absl::StatusOr<DigestBits> DigestOfParameters(device::Tensor resting) const;
-  // Collective: digests_ are every rank's.
+  // Collective: afterwards digests_ has every rank's `mine`.
   absl::Status Gather(const DigestBits& mine);
-  // Gathers the digest of the micro-batch of the rank `away` places further on. `answers` are indexed by owner rank.
+  // Collective: `mine` is the digest of the micro-batch of the rank `away` places further on. Adds every rank's to
+  // `answers`, which is indexed by the number of the micro-batch's rank.
   using AnswersByBatch = std::vector<std::vector<Answer>>;
   absl::Status GatherAnswers(const DigestBits& mine, int away, AnswersByBatch& answers);
 

@@ -1,4 +1,4 @@
-// Whole fleets in which one rank's numbers are changed: whether that is found, in time, and the right rank named.
+// Whole fleets in which one rank's numbers are changed: the fault must be found in time, and the right rank named.
 #include "worker/zero/integrity.h"
 
 #include <random>
@@ -17,7 +17,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// What every rank of `setup` is told of the first step that fails, if one does.
+// The status that every rank of `setup` gets from the first step that fails, if one does.
 std::vector<absl::Status> FirstFailures(const FleetSetup& setup) {
   std::vector<absl::Status> failures(setup.world_size);
   RunFleet(setup, [&](TestRank& rank) {
@@ -78,7 +78,7 @@ TEST(StepChecks, EndTheStepBeforeTheOptimizerRuns) {
   }
 }
 
-// In stage 0 every rank updates every parameter from its own states: what goes wrong there stays.
+// In stage 0 every rank updates every parameter from its own states: a fault there stays.
 TEST(CheckParameters, FindsAStageZeroStateThatWentWrongAfterTheUpdate) {
   RunFleet({.stage = 0, .world_size = 3, .checks = {.parameters = true}}, [&](TestRank& rank) {
     ZF_CHECK(rank.engine().Initialize(1).ok());
@@ -120,13 +120,13 @@ const char* Name(FaultyPart part) {
   return part == FaultyPart::kWeights ? "weights" : part == FaultyPart::kActivations ? "activations" : "gradient";
 }
 
-// The first of the matrices that are kept for the backward pass, where their sizes leave no gaps.
+// Bytes of the first matrices that are kept for the backward pass, where their sizes leave no gaps.
 int64_t ActivationBytes(const FleetSetup& setup) {
   const int64_t tokens = setup.global_sequences / (setup.world_size * setup.micro_batches) * setup.model.context();
   return tokens * (6 * setup.model.hidden() + setup.model.intermediate()) * device::DTypeBytes(setup.dtype);
 }
 
-// The step of the training pass with this number, where every `check_every`-th step has one pass more.
+// The step that the training pass with this number belongs to, where every `check_every`-th step has one pass more.
 int64_t StepOfPass(const FleetSetup& setup, int64_t pass) {
   int64_t step = 1;
   for (int64_t end = 0;; ++step) {
@@ -154,7 +154,7 @@ FleetSetup DrawFaultyFleet(std::mt19937& random) {
   return setup;
 }
 
-// A processor goes bad at some moment: a bit of one rank's weights, activations or gradient is another from then on.
+// A processor goes bad at some moment: from then on it flips a bit of one rank's weights, activations or gradient.
 TEST(Replays, NameTheRankThatComputesSomethingElseWithinTheirInterval) {
   std::mt19937 random(1);
   for (int trial = 0; trial < 50; ++trial) {
@@ -171,7 +171,7 @@ TEST(Replays, NameTheRankThatComputesSomethingElseWithinTheirInterval) {
   }
 }
 
-// A fault that comes once, in the pass that a rank makes for another or in its own.
+// A fault that comes once, in the pass that a rank computes for the other or in its own.
 TEST(Replays, OfTwoRanksTheOneThatDisagreesWithItselfIsNamed) {
   for (FaultyPart part : {FaultyPart::kActivations, FaultyPart::kGradient}) {
     for (int64_t pass : {0, 1}) {

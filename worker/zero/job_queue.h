@@ -1,5 +1,5 @@
-// Jobs that run one after another, in the order in which they were posted, until one fails: on a thread of the queue's
-// own, beside whoever posts them, or within the calls that wait for them.
+// Jobs that run one after another, in the order in which they were posted, until one fails: on the queue's own thread,
+// or within the calls that wait for them.
 #ifndef ZEROFLEET_WORKER_ZERO_JOB_QUEUE_H_
 #define ZEROFLEET_WORKER_ZERO_JOB_QUEUE_H_
 
@@ -26,14 +26,14 @@ class JobQueue {
   JobQueue(const JobQueue&) = delete;
   JobQueue& operator=(const JobQueue&) = delete;
 
-  // The job's number, for Await.
+  // Returns the job's number, for Await.
   int64_t Post(Job job) {
     absl::MutexLock lock(&mutex_);
     jobs_.push_back(std::move(job));
     return ++posted_;
   }
 
-  // Returns when the job has run, and all before it, or, after a failure, been skipped: that failure.
+  // Returns when the job and all before it have run. Jobs after a failed one are skipped; the failure is then returned.
   absl::Status Await(int64_t job) {
     absl::MutexLock lock(&mutex_);
     while (!thread_.joinable() && finished_ < job) RunNext();

@@ -14,7 +14,8 @@
 namespace zerofleet::zero {
 namespace {
 
-constexpr int64_t kStatesTogether = 32;  // in one place, so that both begin at a cache line; divides every shard
+// The split between the two spaces is at a multiple of it, so that both begin at a cache line; divides every shard.
+constexpr int64_t kStatesTogether = 32;
 
 int64_t StatesOnDevice(const ZeroOptions& options, int64_t elements) {
   if (!options.placement.leaves_device()) return elements;
@@ -48,7 +49,7 @@ ZeroLayout::ZeroLayout(const model::ModelSpec& spec, const ZeroOptions& options)
     std::vector<int64_t> elements;
     for (int u = 0; u < units(); ++u) elements.push_back(partition_.PaddedElements(u));
     parameter_slots_ = PlanSlots(*script, SlotUse::kParameters, elements);
-    for (int u = 0; u < units(); ++u) elements[u] = frozen(u) ? 0 : elements[u];  // they widen no slot
+    for (int u = 0; u < units(); ++u) elements[u] = frozen(u) ? 0 : elements[u];  // frozen units widen no slot
     gradient_slots_ = PlanSlots(*script, SlotUse::kGradients, elements);
   } else {
     parameter_slots_ = gradient_slots_ = PlanSlots(unit_kinds_);

@@ -36,19 +36,19 @@ constexpr int64_t kF32Bytes = 4;
 
 using Pieces = std::vector<memory::Piece>;
 
-// Whether nothing is left of a step's gradients, on their way or at rest, once its update is enqueued: they are not
-// summed over micro-batches, and no copy of them to the host is under way beside the next step.
-// It is known when in a pass they come into being, too.
+// Whether a step's gradients, on their way or at rest, are gone once its update is enqueued (they are not summed over
+// micro-batches, and no copy to the host runs beside the next step), and it is known when in a pass they come into
+// being.
 bool GradientsEndWithPass(const ZeroLayout& layout) {
   return !layout.accumulates() && !layout.offloads() && !layout.scripted();
 }
 
-// From when the backward first adds to it.
+// A unit's gradient, in use from when the backward first adds to it.
 memory::Piece GradientPiece(const ZeroLayout& layout, int unit, int64_t bytes) {
   return {bytes, model::BackwardPhase(layout.FirstGradientOf(unit), layout.passed_units())};
 }
 
-// At rest; in a slot of its own until it is done, a gradient is there only then.
+// The resting gradients. A gradient that is summed in a slot comes here only when it is complete.
 Pieces RestingGradients(const ZeroLayout& layout) {
   if (!GradientsEndWithPass(layout)) return {};
   const bool split = layout.stage().split_gradients;
@@ -65,13 +65,14 @@ Pieces RestingGradients(const ZeroLayout& layout) {
 
 Pieces GradientSlot(const ZeroLayout& layout, const SlotPlan& slots, int slot, int64_t bytes) {
   if (!GradientsEndWithPass(layout)) return {};
-  int last = 0;  // the first to use it
+  int last = 0;  // the backward's first unit that uses the slot
   for (int u = 0; u < layout.units(); ++u) last = slots.slot_of_unit[u] == slot && !layout.frozen(u) ? u : last;
   return {GradientPiece(layout, last, bytes)};
 }
 
-// The first unit's ends with the head where no later block has a use of it; in bands its gradient takes it once more.
-// Nothing that begins with a backward is left over from the pass before, if gradients end with one.
+// The first unit's slot is in use up to the head's backward, where no block uses it later; with bands, the unit's
+// gradient takes the parameters once more. Gradients that begin in a backward and end with it leave nothing in the slot
+// for the next pass.
 Pieces ParameterSlot(const model::Model& model, const ZeroLayout& layout, const SlotPlan& slots, int slot,
                      int64_t bytes) {
   if (layout.scripted()) return {};
@@ -82,7 +83,7 @@ Pieces ParameterSlot(const model::Model& model, const ZeroLayout& layout, const 
   return {{bytes, model::kForwardPhase, model::BackwardPhase(layout.passed_units() - 1, layout.passed_units())}};
 }
 
-// In place a save needs nothing.
+// A save that reads the states in place needs no row.
 void AddSave(const ZeroLayout& layout, SaveFrom saves, memory::MemoryPlan& plan) {
   const auto add = [&plan](const char* name, int64_t bytes, bool late) {
     plan.rows.push_back({Space::kHost, Category::kBuffers, name, bytes, late});
@@ -91,7 +92,7 @@ void AddSave(const ZeroLayout& layout, SaveFrom saves, memory::MemoryPlan& plan)
   if (saves == SaveFrom::kStagedStates) add(kStagingRow, 2 * StagingBytes(layout), /*late=*/false);
 }
 
-// Each holds what any rank stores, so that a change of neighbours moves nothing.
+// Each has room for what any rank stores, so that a change of neighbours moves no memory.
 void AddSnapshots(const ZeroLayout& layout, const HostCopies& copies, memory::MemoryPlan& plan) {
   const int64_t bytes = TrainingState::MostStoredBytes(layout);
   const auto add = [&](std::string (*name)(int)) {
@@ -134,11 +135,12 @@ void AddSlots(const model::Model& model, const ZeroLayout& layout, memory::Memor
   }
 }
 
-// In their place, where gradients leave in bands: of a size that does not depend on the model (ZeRO §6.2).
+// Instead of gradient slots, where gradients leave in bands: buffers whose size does not depend on the model (ZeRO
+// §6.2).
 void AddBuckets(const model::Model& model, const ZeroLayout& layout, memory::MemoryPlan& plan) {
   if (!layout.gradients_in_bands()) return;
   plan.rows.push_back({Space::kDevice, Category::kGathered, kGradientBandRow, model.BandBytes()});
-  // Kept whole, a gradient is rounded to where it rests.
+  // A gradient that is kept whole needs no bucket: it is rounded to where it rests.
   for (int i = 0; i < kBuckets && layout.stage().split_gradients; ++i) {
     plan.rows.push_back({Space::kDevice, Category::kGathered, BucketRow(i), layout.options().bucket_bytes});
     if (!layout.stages_buckets()) continue;

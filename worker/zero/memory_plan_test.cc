@@ -71,7 +71,8 @@ TEST(MemoryPlan, TheHostHoldsOneSnapshotOfTheOwnedState) {
   }
 }
 
-// In place a save needs nothing; through the host two buffers, which a large model's states don't make larger.
+// A save in place needs no memory; one through the host needs two buffers, whose size has a limit that does not grow
+// with the states.
 TEST(MemoryPlan, ASaveFromTheStatesNeedsNoCopy) {
   std::unique_ptr<device::Device> device = *device::CreateDevice({.kind = "cpu", .threads = 1});
   for (const int64_t hidden : {32, 1024}) {
@@ -88,7 +89,7 @@ TEST(MemoryPlan, ASaveFromTheStatesNeedsNoCopy) {
   }
 }
 
-// Two of its own and two of another rank, each with room for what any rank owns.
+// Two snapshots of its own and two of another rank, each with room for what any rank owns.
 TEST(MemoryPlan, SnapshotsAreOnTheHost) {
   std::unique_ptr<device::Device> device = *device::CreateDevice({.kind = "cpu", .threads = 1});
   const v1::ModelConfig config = model::TestModelConfig(4, 32, 2, 16, 64);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr char kExchangedRow[] = "muon unit", kMatrixRow[] = "muon matrix", kNextRow[] = "muon next matrix",
                kGramRow[] = "muon gram matrices";
-// So that an update has the size of AdamW's, and one learning rate serves both (Liu et al. 2025, "Muon is scalable").
+// Makes an update as large as AdamW's, so that one learning rate serves both (Liu et al. 2025, "Muon is scalable").
 constexpr double kSizeOfAdamW = 0.2;
 
 float ReadValue(const device::Tensor& values, int64_t i) {
@@ -98,8 +98,8 @@ device::Tensor MuonMatrices::Exchanged(const model::TensorSpec& tensor, int part
   return exchanged_.Offset(part * units.PaddedElements(tensor.unit) + in_unit);
 }
 
-// As torch.optim.Muon with nesterov: momentum moves towards the gradient, and the direction from the gradient towards
-// it.
+// As torch.optim.Muon with nesterov: the momentum moves towards the gradient, and the direction is the gradient moved
+// towards the momentum.
 void MuonMatrices::Direct(const MuonPiece& piece, MuonDirection direction) {
   const device::UpdateFactors& factors = piece.control.factors;
   ForRuns(piece, /*of_matrices=*/true, [&](const Run& run, int64_t at) {

@@ -1,5 +1,5 @@
-// Muon with its states on the host or in a file: the bits of Muon without, late updates by their definition, and memory
-// of the host alone.
+// Muon with its states on the host or in a file: the bits of Muon on the device, late updates by their definition, and
+// only the host's memory.
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -24,7 +24,7 @@ FleetSetup MuonOn(int stage, int world_size, device::DType dtype = device::DType
   return setup;
 }
 
-// Tiles that end within matrices.
+// A fleet whose tiles end within matrices.
 FleetSetup MuonInTiles(int stage) {
   FleetSetup setup = FleetOfSeveralTiles(stage);
   setup.optimizer = "muon";
@@ -94,7 +94,7 @@ TEST(MuonOffload, GivesTheSameBitsWithMicroBatchesAndWhereTheUpdateRunsBesideThe
   }
 }
 
-// Every third step is clipped, so that its guess is put back, momentum and all.
+// Every third step is clipped, so that its guess is undone, momentum included.
 TEST(MuonOffload, GuessesAndPutsBack) {
   for (int stage = 1; stage <= 3; ++stage) {
     FleetSetup setup = MuonOn(stage, 2);
@@ -144,8 +144,8 @@ TEST(MuonOffload, LateUpdatesHaveTheSameBitsEverywhere) {
   }
 }
 
-// With momentum 0 one more step of the same gradient has the direction of this one: the next step computes with the
-// weights and, beyond them, as much again as they have just moved. All but matrices is frozen.
+// With momentum 0 one more step with the same gradient has this step's direction: the next step computes with the
+// weights moved once more by what they have just moved. Everything but the matrices is frozen.
 TEST(MuonOffload, LooksAheadAlongTheNextDirection) {
   FleetSetup setup = MuonOn(3, 1, device::DType::kF32);
   setup.freeze = {"wte.weight", "wpe.weight", "ln_f.*", "h.*.ln_*", "h.*.bias"};

@@ -1,4 +1,4 @@
-// A unit after another; see muon_updater.h.
+// One unit after another; see muon_updater.h.
 #include "worker/zero/muon_updater.h"
 
 #include <optional>
@@ -20,7 +20,7 @@ MuonUpdater::MuonUpdater(const UpdaterParts& parts)
 absl::Status MuonUpdater::Update(const device::StepControl* control, device::Tensor gradients,
                                  device::Tensor parameters, bool delayed) {
   ZF_CHECK(!delayed);
-  // In a dry run nothing has values, and what is exchanged is what counts.
+  // In a dry run there are no values; only the exchanges are made.
   const bool updates = parts_.device.host_addressable() && control->apply != 0;
   for (int u = 0; u < parts_.layout.units(); ++u) {
     const ZeroLayout::UpdatedRange place = parts_.layout.Updated(u);

@@ -11,7 +11,7 @@ namespace zerofleet::zero {
 
 class MuonUpdater : public DeviceUpdater {
  public:
-  // TrainingState's, and what the matrices take.
+  // The rows of TrainingState and of MuonMatrices.
   static std::vector<memory::MemoryRow> Rows(const ZeroLayout& layout);
 
   explicit MuonUpdater(const UpdaterParts& parts);

@@ -1,5 +1,6 @@
 // Muon's promises: the same bits in every stage and with any number of ranks, though the partition cuts its matrices;
-// the traffic of one exchange more; matrices and the rest each by their rule; and the same of a model in parts.
+// the traffic of one exchange more; matrices and all other tensors each by their own rule; and all this for a model in
+// parts, too.
 #include "worker/zero/muon_updater.h"
 
 #include <algorithm>
@@ -52,8 +53,8 @@ TEST(Muon, TheSameBitsWithAnyNumberOfRanks) {
   }
 }
 
-// A step moves a matrix by learning_rate * 0.2 sqrt(longer side) in each direction, or a little more; where its
-// gradient is almost flat by less.
+// A step moves a matrix by learning_rate * 0.2 sqrt(longer side) in each direction, or a little more; by less where its
+// gradient is almost flat.
 TEST(Muon, MatricesMoveByTheirSizeAndTheRestAsWithAdamW) {
   FleetSetup setup = MuonFleet(2, device::DType::kF32);
   setup.stage = 2;
@@ -116,7 +117,7 @@ FleetSetup MuonInParts(int stage, int data, int tensor, device::DType dtype = de
   return setup;
 }
 
-// A matrix cut by its rows, by sections of them or by its columns is orthogonalised as it is without parts.
+// A matrix cut by its rows, by sections of them or by its columns is orthogonalised as in a whole model.
 TEST(MuonInParts, MovesMatricesAsAWholeModelDoes) {
   FleetSetup setup = MuonInParts(0, 1, 1);
   for (const bool rotary : {false, true}) {
@@ -183,7 +184,7 @@ TEST(MuonInParts, KeepsItsBitsWithAnyNumberOfRanks) {
   }
 }
 
-// One all-gather more in each of the two groups for each block, late ones that look ahead two.
+// For each block one all-gather more in each of the two groups, and two where late updates look ahead.
 TEST(MuonInParts, PostsItsSchedule) {
   for (const bool looks_ahead : {false, true}) {
     FleetSetup setup = MuonInParts(3, 2, 2, device::DType::kBF16);

@@ -1,7 +1,7 @@
 // The gradient norm's parts on this rank.
 //
-// Each rank squares only the gradients it owns, and of a tensor that all parts of a model have only the first part's,
-// so nothing is counted twice; step_sums.h has what becomes of the ranks' sums.
+// Each rank squares only the gradients it owns; a tensor that all parts of a model have is squared only in the first
+// part. So nothing is counted twice. step_sums.h adds up the ranks' sums.
 #ifndef ZEROFLEET_WORKER_ZERO_NORM_H_
 #define ZEROFLEET_WORKER_ZERO_NORM_H_
 
@@ -11,7 +11,7 @@
 
 namespace zerofleet::zero {
 
-// Sums of squares of `gradient`, this rank's shard of the unit, reduced: one for each range that counts
+// Sums the squares of `gradient`, this rank's reduced shard of the unit: one sum for each range that counts
 // (ZeroLayout::Counted), at its place in `squares`, device memory for layout.counted_ranges() doubles.
 inline void SumOwnedSquares(const ZeroLayout& layout, int unit, device::Tensor gradient, device::Ops& ops,
                             device::Stream& stream, double* squares) {
@@ -21,7 +21,7 @@ inline void SumOwnedSquares(const ZeroLayout& layout, int unit, device::Tensor g
   }
 }
 
-// The same without rounding, of a gradient in fp32: in blocks that do not depend on the shards, which begin at
+// The same without rounding, for a gradient in fp32: in blocks that do not depend on the shards, since they begin at
 // multiples of a block.
 inline void SumOwnedSquares(const ZeroLayout& layout, int unit, device::Tensor gradient, device::Ops& ops,
                             device::Stream& stream, device::ExactSum* squares) {

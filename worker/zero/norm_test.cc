@@ -1,4 +1,4 @@
-// Every element counts once, padding never.
+// The gradient norm counts every element once, and padding never.
 #include "worker/zero/norm.h"
 
 #include <numeric>

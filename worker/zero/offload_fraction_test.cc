@@ -1,5 +1,5 @@
 // A part of the optimizer's states on the device, the others on the host (offload.fraction): the bits of a run whose
-// states are in one place, each space with its part, and no more on the link than what is on the host.
+// states are in one place, each space with its share, and only the host's share on the link.
 #include <memory>
 #include <string>
 
@@ -60,7 +60,7 @@ TEST(OffloadFraction, MemoryAndTrafficAreThoseOfTheParts) {
       RunFleet(setup, [&](TestRank& rank) {
         const ZeroLayout& layout = rank.layout();
         const int64_t all = layout.optimizer_elements(), stays = layout.states_on_device();
-        constexpr int64_t kTogether = 32;  // elements, all in one place
+        constexpr int64_t kTogether = 32;  // states are split between the spaces at multiples of this
         EXPECT_NEAR(static_cast<double>(all - stays), fraction * static_cast<double>(all), kTogether);
         EXPECT_EQ(BytesIn(rank.arena(), memory::Category::kOptimizer), 12 * stays);
         EXPECT_EQ(BytesIn(rank.host_arena(), memory::Category::kOptimizer), 12 * (all - stays));
@@ -90,7 +90,7 @@ TEST(OffloadFraction, TheFirstUnitsStay) {
   EXPECT_EQ(layout.StaysOnDevice(layout.units() - 1), 0);
 }
 
-// What is stored and loaded does not say where it was: states of one split go into another.
+// Stored states do not depend on where they were: states of one split can be loaded into another.
 TEST(OffloadFraction, StatesMoveBetweenSplits) {
   FleetSetup setup = OffloadFleet(3, 1, device::DType::kBF16, 4);
   const FleetResult whole = TrainFleet(setup);

@@ -57,7 +57,8 @@ TEST(OffloadParameters, GivesTheSameBitsWhereTheUpdateRunsBesideTheSteps) {
   ExpectTheBitsOfTheDevice(setup, "away");
 }
 
-// A unit comes up for each of its uses; its gradient goes down once, and what is updated does not move.
+// A unit is copied to the device for each of its uses; its gradient goes to the host once, and updated parameters stay
+// there.
 TEST(OffloadParameters, MemoryAndTrafficAreThoseOfTheUses) {
   for (const int64_t micro_batches : {1, 2}) {
     FleetSetup setup = OffloadFleet(3, 2, device::DType::kBF16, 3);

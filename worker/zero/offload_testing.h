@@ -12,8 +12,7 @@
 
 namespace zerofleet::zero {
 
-// A device whose memory the host does not share, as far as the engine can tell: what offload does has a thread of its
-// own there.
+// A device that says that the host cannot address its memory, so that the engine offloads on a thread of its own.
 class AwayDevice : public device::CpuDevice {
  public:
   AwayDevice() : device::CpuDevice(1) {}
@@ -33,7 +32,7 @@ inline FleetSetup OffloadFleet(int stage, int world_size, device::DType dtype, i
           .steps = steps};
 }
 
-// Its units take several tiles each (state_tiles.h).
+// A fleet whose units take several tiles each (state_tiles.h).
 inline FleetSetup FleetOfSeveralTiles(int stage) {
   FleetSetup setup = OffloadFleet(stage, 1, device::DType::kBF16, 3);
   setup.model = model::TestModelConfig(1, 256, 4, 8, 64);
@@ -41,7 +40,7 @@ inline FleetSetup FleetOfSeveralTiles(int stage) {
   return setup;
 }
 
-// Trains both; what the first one gave.
+// Trains both fleets and expects equal results; returns the first one's.
 inline FleetResult ExpectTheSameRun(const FleetSetup& wanted, const FleetSetup& got, const std::string& what) {
   FleetResult first = TrainFleet(wanted);
   const FleetResult second = TrainFleet(got);

@@ -16,8 +16,8 @@
 
 namespace zerofleet::zero {
 
-// Where a step's time goes; a wait counts as the phase waited for. Phases may overlap (reduce overlaps backward), so
-// they need not add up to the step. The last lies between two steps, and no stream has a mark for it.
+// Where a step's time goes; a wait counts as the phase that is waited for. Phases may overlap (reduce overlaps
+// backward), so they need not add up to the step. kCheckpoint lies between two steps and is never marked in a stream.
 enum class StepPhase : uint8_t { kData, kForward, kBackward, kGather, kReduce, kOptimizer, kCheckpoint };
 inline constexpr const char* kPhaseNames[] = {"data",   "forward",   "backward",  "gather",
                                               "reduce", "optimizer", "checkpoint"};
@@ -41,12 +41,12 @@ class PhaseMarks {
  public:
   explicit PhaseMarks(device::Stream& stream) : stream_(stream) {}
 
-  // What the stream does from here on belongs to `phase`.
+  // Later work on the stream belongs to `phase`.
   void Mark(StepPhase phase);
   // The marks since the last call.
   std::vector<PhaseMark> Take();
 
-  // A wait within another phase: the object's end goes back to that one.
+  // A wait within another phase, which goes on when this object is destroyed.
   class Within {
    public:
     Within(PhaseMarks& marks, StepPhase phase) : marks_(marks), before_(marks.current_) { marks_.Mark(phase); }
@@ -65,16 +65,18 @@ class PhaseMarks {
   std::vector<PhaseMark> marks_;
 };
 
-// What one mark stands for, in seconds since an event.
+// The time that one mark stands for, in seconds since an event.
 struct PhaseSpan {
   StepPhase phase;
   double begin, end;
 };
-// From each mark to the next, and from the last to `end`, since `origin`; all of them must have been reached.
+// The spans from each mark to the next, and from the last to `end`, in seconds since `origin`; all of these events must
+// have been reached.
 std::vector<PhaseSpan> SpansOf(const std::vector<PhaseMark>& marks, const device::Event& end,
                                const device::Event& origin);
 
-// The time from each mark to the next, and from the last to `end`; all of them must have been reached.
+// The time from each mark to the next, and from the last to `end`, summed by phase; all of these events must have been
+// reached.
 PhaseSeconds SumPhases(const std::vector<PhaseMark>& marks, const device::Event& end);
 
 }  // namespace zerofleet::zero

@@ -1,4 +1,4 @@
-// Time is counted from mark to mark, and a wait within a phase gives its end back to that phase.
+// Time is counted from mark to mark, and after a wait within a phase that phase goes on.
 #include "worker/zero/phases.h"
 
 #include "gtest/gtest.h"

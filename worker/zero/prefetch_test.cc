@@ -45,7 +45,7 @@ TEST(PrefetchOrder, WaitsForABusySlot) {
   PrefetchOrder order(PlanSlots(Units()));
   order.Begin({4, 0, 0, 1});
   EXPECT_THAT(order.Acquire(4), ElementsAre(4, 0));
-  EXPECT_THAT(order.Acquire(0), IsEmpty());  // the next use is of the slot just taken
+  EXPECT_THAT(order.Acquire(0), IsEmpty());  // the next use needs the slot just taken
   order.Release(0);
   EXPECT_THAT(order.Acquire(0), ElementsAre(0, 1));
   order.Release(0);

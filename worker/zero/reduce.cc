@@ -126,8 +126,8 @@ void GradientReducer::DeliverSplit(int unit) {
   if (!layout_.accumulates()) callbacks_.reducing(unit, shard, slot.sent);
 }
 
-// In the order of samples: the ranks' micro-batches go on from where the ones before rest. Stage 0 gathers the last
-// sum.
+// In the order of samples: a round's reduction starts from the resting sum of the rounds before. Stage 0 gathers the
+// last sum.
 void GradientReducer::DeliverLink(int unit) {
   Slot& slot = slots_[slot_plan_.slot_of_unit[unit]];
   const int64_t elements = layout_.partition().PaddedElements(unit);
@@ -143,7 +143,7 @@ void GradientReducer::DeliverLink(int unit) {
   slot.draining = unit;
 }
 
-// At its place in the wire's memory where it is about to leave, else where it rests.
+// In the wire's memory, at the shard's place, where it is about to leave the device; otherwise where it rests.
 device::Tensor GradientReducer::ReducedShard(int unit) const {
   if (!layout_.gradients_offloaded())
     return resting_.Offset(layout_.TrainedShardOffset(unit, layout_.stage().split_gradients));
@@ -158,13 +158,13 @@ absl::Status GradientReducer::Drain(Slot& slot) {
   ZF_RETURN_IF_ERROR(slot.sent.MakeStreamWait(parts_.stream));
   int unit = std::exchange(slot.draining, -1);
   const device::Tensor rest = ReducedShard(unit);
-  // What leaves is told below; what stays, of the same shard, goes where it rests.
+  // `at_rest` below takes the part of the shard that leaves; the part that stays goes where it rests.
   const int64_t stays = layout_.gradients_offloaded() ? layout_.StaysOnDevice(unit) : 0;
   if (stays > 0) {
     const int64_t place = layout_.TrainedShardOffset(unit, /*split=*/true);
     parts_.ops().Convert(parts_.stream, stays, rest, resting_.Offset(place));
   }
-  // A slot is drained before its next use: what it holds is of the micro-batch its unit was begun for.
+  // A slot is drained before its next use, so it still holds the micro-batch that its unit was begun for.
   if (zeroed_for_[unit] > 0 && !layout_.chains()) {
     parts_.ops().Accumulate(parts_.stream, layout_.partition().ShardElements(unit),
                             device::Tensor{slot.staging, device::DType::kF32}, static_cast<float*>(rest.data));
@@ -172,7 +172,7 @@ absl::Status GradientReducer::Drain(Slot& slot) {
   return zeroed_for_[unit] + 1 == batch_.micro_batches ? callbacks_.at_rest(unit, rest) : absl::OkStatus();
 }
 
-// Until at most `most_left` of the units kept whole are not known to be reduced.
+// Waits for the reductions of units kept whole, in order, until at most `most_left` remain.
 absl::Status GradientReducer::FinishWhole(size_t most_left) {
   while (reducing_.size() > most_left) {
     const int unit = reducing_.front();

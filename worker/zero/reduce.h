@@ -1,14 +1,14 @@
 // Gradients from where the backward sums them to where they rest: reduced over the ranks, split or whole (ZeRO §5.2).
 //
 // A unit's gradient of one micro-batch is summed in fp32 in a slot (or straight into the resting vector where that is
-// whole and fp32), leaves as one reduce-scatter as soon as its backward is done, and rests as layout.h says. In stage 0
-// an all-gather follows, which makes an all-reduce of the same bits as the other stages' reduce-scatter.
+// whole and fp32), is sent in one reduce-scatter as soon as its backward is done, and rests as layout.h says. In stage
+// 0 an all-gather follows, which makes an all-reduce of the same bits as the other stages' reduce-scatter.
 //
-// In the order of samples (ZeroLayout::chains) that reduce-scatter goes on from what rests: the owner's sum of the
-// micro-batches of all ranks so far.
+// In the order of samples (ZeroLayout::chains) that reduce-scatter starts from the resting values: the owner's sum of
+// the micro-batches of all ranks so far.
 //
-// Where gradients come in bands, of a size that does not depend on the model (ZeRO §6.2), they go straight to where
-// they rest whole, rounded, or through buckets.h to where they rest split.
+// Where gradients come in bands, whose size does not depend on the model (ZeRO §6.2), they are rounded and stored at
+// once where they rest whole, and go through buckets.h where they rest split.
 #ifndef ZEROFLEET_WORKER_ZERO_REDUCE_H_
 #define ZEROFLEET_WORKER_ZERO_REDUCE_H_
 
@@ -30,28 +30,29 @@ namespace zerofleet::zero {
 
 class GradientReducer {
  public:
-  // What is called for each unit, with this rank's shard of its gradient.
+  // Called for each unit, with this rank's shard of its gradient.
   struct Callbacks {
-    // Where it is reduced, not summed afterwards: it is there once `reduced` is done.
+    // Called when a reduction is posted whose result is not added to anything; the shard is complete once `reduced` is.
     std::function<void(int unit, device::Tensor shard, const collective::Communicator::Pending& reduced)> reducing;
-    // Called for each unit once a step: what is enqueued from now on finds it reduced.
+    // Called for each unit once a step: work enqueued from now on finds the shard reduced.
     std::function<absl::Status(int unit, device::Tensor shard)> at_rest;
   };
 
   GradientReducer(const EngineParts& parts, PhaseMarks& marks, Callbacks callbacks);
 
-  // The resting gradients, of layout.gradient_dtype(); complete after Finish. None where they leave.
+  // The resting gradients, of layout.gradient_dtype(); complete after Finish. Empty where gradients leave the device.
   device::Tensor resting() const { return resting_; }
 
-  // Before a step whose batch is another than that of the one before.
+  // Called before a step whose batch differs from the previous one's.
   void SetBatch(const StepBatch& batch);
   void BeginMicroBatch(int64_t micro_batch);
-  // Where the unit's gradient is summed; zeroed by the first call for it in a micro-batch that starts from zero.
+  // Where the unit's gradient is summed; zeroed by the first call for a sum that starts from zero.
   absl::StatusOr<float*> Gradient(int unit);
   absl::Status Deliver(int unit);
-  // As ParameterSource::DeliverBand, in place of both.
+  // Used instead of Gradient and Deliver where gradients come in bands; see ParameterSource::DeliverBand.
   absl::Status DeliverBand(int unit, int64_t begin, int64_t count, const float* values);
-  // What is enqueued from now on finds every delivered gradient at rest; after the last micro-batch all have been told.
+  // Work enqueued from now on finds every delivered gradient at rest; after the last micro-batch `at_rest` has been
+  // called for all units.
   absl::Status Finish();
 
  private:
@@ -67,7 +68,7 @@ class GradientReducer {
   void DeliverSplit(int unit);
   void DeliverLink(int unit);
   absl::Status Drain(Slot& slot);
-  // This rank's shard of a slot's unit, where that is reduced.
+  // Where this rank's shard of the unit's gradient is reduced to.
   device::Tensor ReducedShard(int unit) const;
   absl::Status FinishWhole(size_t most_left);
 
@@ -79,7 +80,7 @@ class GradientReducer {
   SlotPlan slot_plan_;
   std::vector<Slot> slots_;
   std::optional<GradientBuckets> buckets_;
-  std::vector<int64_t> delivered_;   // by unit that is kept whole: elements of its bands
+  std::vector<int64_t> delivered_;   // by unit that is kept whole: elements delivered in bands
   std::vector<int64_t> zeroed_for_;  // by unit: the micro-batch its sum was last begun for, or -1
   // Units that are kept whole, in the order in which they are reduced, and their reductions.
   std::deque<int> reducing_;

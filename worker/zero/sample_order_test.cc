@@ -13,7 +13,7 @@
 namespace zerofleet::zero {
 namespace {
 
-constexpr int64_t kLeaves = 6;  // rounds of 4 and 5 ranks end uneven
+constexpr int64_t kLeaves = 6;  // the last round of 4 or 5 ranks is not full
 
 FleetSetup InSampleOrder(int stage, int world_size) {
   FleetSetup setup;
@@ -70,7 +70,7 @@ TEST(SampleOrder, NorDoTheyOnOtherDevices) {
   }
 }
 
-// Steps with fewer micro-batches than the layout's most, fewer than there are ranks among them.
+// Steps with fewer micro-batches than the layout's largest, some with fewer than there are ranks.
 TEST(SampleOrder, ASmallerStepHasTheSameBitsToo) {
   const auto leaves_of = [](int64_t step) { return step == 2 ? kLeaves : step == 1 ? 3 : 4; };
   FleetSetup alone = InSampleOrder(2, 1);

@@ -54,7 +54,7 @@ int64_t SaveGate::LastStored(int64_t offset, int64_t count) const {
   return last;
 }
 
-// What it has waited is counted here, so that Open knows it before the update wakes.
+// The wait is counted here, so that Open knows it before the update wakes.
 void SaveGate::LetGo() {
   if (awaited_ == 0 || (closed_ && read_to_ < awaited_)) return;
   awaited_ = 0;

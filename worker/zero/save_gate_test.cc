@@ -9,7 +9,7 @@
 namespace zerofleet::zero {
 namespace {
 
-// A rank's two shards: 10 elements at 0, 6 at 32; between and behind them padding.
+// A rank's two shards: 10 elements at 0, 6 at 32; padding between and after them.
 const std::vector<coordinator::PlacedRange> kStored = {{100, 110, 0}, {300, 306, 32}};
 
 TEST(SaveGate, IsOpenWhereNothingIsSaved) {
@@ -43,7 +43,7 @@ TEST(SaveGate, WhatHasBeenReadMayChange) {
   EXPECT_EQ(gate.Open(), 0);
 }
 
-// Tells when an update begins to wait.
+// Reports when an update begins to wait.
 class AskedClock : public FakeClock {
  public:
   double MonotonicSeconds() const override {
@@ -79,7 +79,7 @@ TEST(SaveGate, AnUpdateWaitsForItsOwnTile) {
   }
 }
 
-// A save that has failed holds nothing up.
+// A save that has failed holds no update up.
 TEST(SaveGate, OpensForWhoWaits) {
   AskedClock clock;
   SaveGate gate(clock);
@@ -95,7 +95,7 @@ TEST(SaveGate, OpensForWhoWaits) {
   EXPECT_EQ(gate.Open(), 2);
   through.WaitForNotification();
   update.join();
-  gate.Close(kStored);  // counts anew
+  gate.Close(kStored);  // the waited seconds begin at 0 again
   EXPECT_EQ(gate.Open(), 0);
 }
 

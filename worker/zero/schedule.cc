@@ -14,7 +14,7 @@
 namespace zerofleet::zero {
 namespace {
 
-// Every operation is complete at once, and noted.
+// Records every operation and completes it at once.
 class DryCommunicator : public collective::Communicator {
  public:
   DryCommunicator(std::string group, int rank, int size)
@@ -28,7 +28,7 @@ class DryCommunicator : public collective::Communicator {
 
   std::string backend() const override { return "dry"; }
 
-  // Once nothing more is posted.
+  // Call once nothing more is posted.
   std::vector<ScheduledCollective> TakePosted() {
     StopThread();
     return std::move(posted_);

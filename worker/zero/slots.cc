@@ -9,13 +9,13 @@
 namespace zerofleet::zero {
 namespace {
 
-// Uses of a unit as numbers of events, both ends included.
+// One use of a unit: the numbers of its first and last event, both included.
 struct Interval {
   int begin, end;
 };
 
-// By unit. A use is stretched by the neighbour that overlaps it in time: a gather is posted while the use before it
-// begins, and a gradient leaves while the one after it comes into being.
+// Each unit's uses, by unit. A use is stretched over the neighbouring use that overlaps it in time: a gather is posted
+// when the use before it begins, and a gradient leaves while the next one comes into being.
 std::vector<std::vector<Interval>> IntervalsOf(const std::vector<model::UnitEvent>& events, SlotUse use, int units) {
   using What = model::UnitEvent::What;
   const What begins = use == SlotUse::kParameters ? What::kAcquire : What::kGradient;

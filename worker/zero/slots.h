@@ -1,12 +1,12 @@
-// Whole-unit buffers that units take in turn: gathered parameters of stage 3, and gradients on their way to being
-// reduced.
+// Whole-unit buffers that units take in turn: for gathered parameters in stage 3, and for gradients on their way to
+// being reduced.
 //
 // Blocks are equal in shape and used one after another, so two buffers serve them all: one in use, one being filled or
 // drained. The embedding and the head have their own, since they are in use at the same time. The size of this memory
 // does not grow with the number of layers (ZeRO §6.2, constant-size buffers).
 //
-// The units of a foreign model may differ in shape and be used in any order, which its script says: units that are in
-// use at different times share a slot, which has the size of the largest of them.
+// The units of a foreign model may differ in shape and be used in any order, which its script gives: units that are in
+// use at different times share a slot, as large as the largest of them.
 #ifndef ZEROFLEET_WORKER_ZERO_SLOTS_H_
 #define ZEROFLEET_WORKER_ZERO_SLOTS_H_
 
@@ -19,7 +19,7 @@ namespace zerofleet::zero {
 
 struct SlotPlan {
   std::vector<int> slot_of_unit;
-  std::vector<int> unit_of_slot;  // of the units that use the slot one of the largest
+  std::vector<int> unit_of_slot;  // the slot's largest unit, or one of them
 };
 
 // Neighbouring units of one kind, which are equal in shape, share two slots, alternately.
@@ -27,8 +27,8 @@ SlotPlan PlanSlots(const std::vector<model::UnitKind>& kinds);
 
 enum class SlotUse : uint8_t { kParameters, kGradients };
 
-// By the script: no two units share a slot if one is in use, or about to be (parameters), or still drained (gradients)
-// while the other is in use. `elements` by unit.
+// A plan by the script: no two units share a slot if one is in use, or about to be (parameters) or still being drained
+// (gradients), while the other is in use. `elements` is indexed by unit.
 SlotPlan PlanSlots(const model::PassScript& script, SlotUse use, const std::vector<int64_t>& elements);
 
 }  // namespace zerofleet::zero

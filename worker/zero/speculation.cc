@@ -16,8 +16,8 @@ namespace {
 
 std::string CopyRow(const optim::OptimizerVector& vector) { return absl::StrCat(vector.name, " before the step"); }
 
-// What DecideStep makes of a control that BeginStep has left, if the gradient is finite and not clipped: as far as an
-// optimizer reads it.
+// What DecideStep makes of a control that BeginStep has left, if the gradient is finite and not clipped; only in the
+// members that an optimizer reads.
 device::StepControl Guess(device::StepControl control, const device::StepRule& rule) {
   control.apply = 1;
   ++control.updates;
@@ -70,7 +70,7 @@ absl::StatusOr<bool> Speculation::End(device::Stream& stream, const device::Step
   ZF_CHECK(guessing_);
   guessing_ = false;
   const std::vector<Range> kept = std::exchange(kept_, {});
-  // All that an optimizer reads of it.
+  // These are all the members that an optimizer reads.
   if (decided.apply == guess_.apply && BitsOf(decided.factors) == BitsOf(guess_.factors)) return true;
   for (const Range& range : kept) {
     for (size_t v = 0; v < copies_.size(); ++v) {

@@ -1,8 +1,8 @@
-// An update before its step is decided (SuperOffload, Lian et al. 2025, speculation then validation): the guess that
-// the gradient is finite and not clipped, and what it takes to undo it.
+// An update before its step is decided (SuperOffload, Lian et al. 2025, speculation then validation): it guesses that
+// the gradient is finite and not clipped, and can be undone.
 //
-// Undoing must give the bits of a step that did not guess, and arithmetic does not run backwards. So what an update
-// overwrites is copied first, tile by tile: as many bytes as the host's states, in host memory.
+// Undoing must give the bits of a step that did not guess, and arithmetic does not run backwards. So an update first
+// copies what it will overwrite, tile by tile. The copies take as many bytes of host memory as the host's states.
 #ifndef ZEROFLEET_WORKER_ZERO_SPECULATION_H_
 #define ZEROFLEET_WORKER_ZERO_SPECULATION_H_
 
@@ -23,17 +23,18 @@ class Speculation {
  public:
   static std::vector<memory::MemoryRow> Rows(const ZeroLayout& layout);
 
-  // `host_arena` is of a plan with those rows; copies run on a stream of `host`.
+  // `host_arena` is made from a plan with those rows; copies run on a stream of `host`.
   Speculation(const ZeroLayout& layout, device::Device& host, memory::Arena& host_arena);
 
-  // A step begins whose control is `before`: guesses what it will be once the step is decided.
+  // Called when a step begins whose control is `before`: guesses the control once the step is decided.
   void Begin(const device::StepControl& before, const device::StepRule& rule);
   bool guessing() const { return guessing_; }
   const device::StepControl& guess() const { return guess_; }
 
-  // Keeps states that are about to be overwritten: elements [offset, offset + count) of each vector. Each once a step.
+  // Copies states that are about to be overwritten: elements [offset, offset + count) of each vector. Called at most
+  // once a step for each element.
   absl::Status Keep(device::Stream& stream, TrainingState& state, int64_t offset, int64_t count);
-  // The step is decided. Whether it is as guessed; else puts back what was kept.
+  // Called when the step is decided. Returns whether the guess was right; if not, puts back what was kept.
   absl::StatusOr<bool> End(device::Stream& stream, const device::StepControl& decided, TrainingState& state);
 
   int64_t guesses() const { return guesses_; }

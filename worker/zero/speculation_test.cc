@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kClip = 4;
 
-// Without another divisor no gradient is clipped; in every third step the divisor is so small that it is.
+// No gradient is clipped except in every third step, whose divisor is so small that it is.
 FleetSetup ClippedFleet(int stage, int world_size, device::DType dtype) {
   FleetSetup setup = OffloadFleet(stage, world_size, dtype, 30);
   setup.settings = TestOptimizer();
@@ -75,15 +75,15 @@ TEST(Speculation, GivesTheBitsOfWaitingWithOtherSettings) {
   ExpectTheBitsOfWaiting(setup, "sgd");
 }
 
-// A unit of several tiles, whose whole state comes back.
+// A unit of several tiles: its whole state is put back.
 TEST(Speculation, UndoesEveryTile) {
   FleetSetup setup = FleetOfSeveralTiles(2);
   setup.settings = TestOptimizer();
-  setup.settings->set_grad_clip(1e-3);  // every step
+  setup.settings->set_grad_clip(1e-3);  // clips every step
   ExpectTheBitsOfWaiting(setup, "several tiles");
 }
 
-// K bytes for each parameter whose states are on the host; the link carries what it carries without guessing.
+// K bytes for each parameter whose states are on the host; the link carries the same bytes as without guessing.
 TEST(Speculation, KeepsACopyOfTheHostsStatesAndMovesNoMore) {
   FleetSetup setup = ClippedFleet(2, 2, device::DType::kBF16);
   setup.placement = kStatesOnHost;

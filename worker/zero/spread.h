@@ -1,7 +1,7 @@
 // How values are spread, in TensorBoard's default buckets: what a histogram is made of.
 //
-// Everything in it is a count, an extreme or a sum without rounding, so that spreads of parts of a tensor add up to
-// that of the whole, whatever the parts and in any order.
+// Everything in it is a count, an extreme or a sum without rounding, so the spreads of a tensor's parts add up to that
+// of the whole, however it is cut and in any order.
 #ifndef ZEROFLEET_WORKER_ZERO_SPREAD_H_
 #define ZEROFLEET_WORKER_ZERO_SPREAD_H_
 
@@ -16,8 +16,9 @@
 namespace zerofleet::zero {
 
 struct Spread {
-  // Ends of buckets, ascending: each a tenth wider than the one nearer to zero, from 1e-12 to 1e20, and the same of
-  // negative values (tensorflow/core/lib/histogram). A value is in the first bucket whose end is above it.
+  // Ends of buckets, ascending: from 1e-12 to 1e20 each 1.1 times the one before, then the largest double; the same for
+  // negative values, with 0 between (tensorflow/core/lib/histogram). A value is in the first bucket whose end is above
+  // it.
   static constexpr int kBuckets = 2 * 775 + 1;
   static std::span<const double> Limits();
 
@@ -29,7 +30,8 @@ struct Spread {
     double limit = 0;
     int64_t count = 0;
   };
-  // From the first that is not empty to the last; an empty run in between, and one before, is a single bucket.
+  // The buckets from the first that is not empty to the last; a run of empty buckets in between is merged into one, and
+  // one empty bucket comes before the first.
   std::vector<Bucket> Buckets() const;
 
   int64_t count = 0;

@@ -51,7 +51,7 @@ TEST(Spread, CollapsesEmptyRuns) {
   EXPECT_TRUE(Spread().Buckets().empty());
 }
 
-// The end of a bucket belongs to the next one.
+// The limit of a bucket belongs to the next bucket.
 TEST(Spread, CountsZerosAsNotNegative) {
   Spread spread;
   spread.Add(0);

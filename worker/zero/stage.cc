@@ -20,7 +20,7 @@ constexpr StageRow kReducedOnce[] = {
     {3, true, false, true, ParameterGather::kBeforeUse},
 };
 
-// Stage 0 keeps whole what it gathers in the end.
+// In the order of samples. Stage 0 keeps gradients whole, since it gathers them in the end.
 constexpr StageRow kChained[] = {
     kStages[0],
     {1, true, true, false, ParameterGather::kAfterUpdate},

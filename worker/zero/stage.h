@@ -1,7 +1,7 @@
 // The stages of ZeRO as rows of one table: what is split among the ranks, when it is gathered, when it is reduced.
 //
-// Every stage runs through the same engine, layout and order of summation; a stage is nothing but its row
-// (ZeRO §5.1 P_os, §5.2 P_os+g, §5.3 P_os+g+p; stage 0 is plain data parallelism).
+// Every stage runs through the same engine, layout and order of summation; a stage is only its row (ZeRO §5.1 P_os,
+// §5.2 P_os+g, §5.3 P_os+g+p; stage 0 is plain data parallelism).
 #ifndef ZEROFLEET_WORKER_ZERO_STAGE_H_
 #define ZEROFLEET_WORKER_ZERO_STAGE_H_
 
@@ -14,13 +14,13 @@ enum class ParameterGather {
   kBeforeUse,    // a unit is gathered for each pass that uses it, and released after
 };
 
-// When the gradients of a step's micro-batches are summed over the ranks: each on its own, so that a rank need only
-// keep its part of the sum, or all at once.
+// When the gradients of a step's micro-batches are summed over the ranks: each micro-batch on its own, so that a rank
+// need only keep its part of the sum, or all at once.
 enum class ReduceEvery { kMicroBatch, kStep };
 
-// In which order the gradients of a step are summed: the ranks' of each micro-batch, or all micro-batches' of all ranks
-// in the order of the samples, in one chain that does not depend on how many ranks there are. A rank must then sum a
-// micro-batch's at once, and keeps no more than it owns.
+// In which order a step's gradients are summed: over the ranks, micro-batch by micro-batch; or over all micro-batches
+// of all ranks in the order of the samples, in one chain that does not depend on the number of ranks. The chain makes
+// each micro-batch be summed at once, and a rank keep only what it owns.
 enum class ReduceOrder { kRanks, kSamples };
 
 struct StageRow {

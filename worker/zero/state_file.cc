@@ -50,7 +50,7 @@ std::string HexOf(const DigestBits& bits) { return absl::StrFormat("%016x%016x",
 std::vector<memory::MemoryRow> StateFile::Rows(const ZeroLayout& layout) {
   if (!layout.states_in_file()) return {};
   const int64_t tile = TileBytes(layout.optimizer(), TileElements(layout));
-  // Room to begin at a block.
+  // One block more, so that the first tile can begin at a block.
   const int64_t bytes = kStages * tile + MostPieceBytes(layout) + ScratchFile::kBlock;
   return {{memory::Space::kHost, memory::Category::kBuffers, kStagesRow, bytes}};
 }
@@ -105,7 +105,7 @@ void StateFile::Post(Stage& stage, absl::Status (StateFile::*piece)(size_t tile,
   });
 }
 
-// Behind the write of the tile whose memory it was before.
+// The queue runs it after the write of the tile that had this memory before.
 void StateFile::PostRead(size_t tile, Vectors vectors) {
   Stage& stage = StageOf(tile);
   if (stage.use == Stage::Use::kRead && stage.tile == tile && stage.vectors == vectors) return;

@@ -1,9 +1,9 @@
-// States that rest in a file (offload.optimizer: nvme), and are in memory a tile at a time.
+// States that rest in a file (offload.optimizer: nvme) and come into memory one tile at a time.
 //
-// A tile's vectors lie one after another, each at a block of its own. Tiles are opened in their order; while one is
-// open, the next is read and the one before is written, by a thread of this file's own: three tiles of memory, however
-// many there are. What is read is compared with the digest of what was written, so a disk that returns other bytes is
-// found out before they are used.
+// A tile's vectors lie one after another, each beginning at a block. Tiles are opened in their order; while one is
+// open, a thread of this object reads the next and writes the previous one: three tiles of memory serve any number of
+// tiles. What is read is compared with the digest of what was written, so wrong bytes from a disk are detected before
+// they are used.
 #ifndef ZEROFLEET_WORKER_ZERO_STATE_FILE_H_
 #define ZEROFLEET_WORKER_ZERO_STATE_FILE_H_
 
@@ -31,33 +31,34 @@ namespace zerofleet::zero {
 class StateFile {
  public:
   static std::vector<memory::MemoryRow> Rows(const ZeroLayout& layout);
-  // That the layout's states on the host take; at least one block.
+  // The bytes that the layout's states on the host take; at least one block.
   static int64_t FileBytes(const ZeroLayout& layout);
 
-  // `file` has FileBytes; `host_arena` is of a plan with those rows.
+  // `file` has FileBytes; `host_arena` is made from a plan with those rows.
   StateFile(const ZeroLayout& layout, memory::ScratchFile& file, memory::Arena& host_arena);
 
   const std::vector<StateTile>& tiles() const { return tiles_; }
 
-  // A set of the state vectors: a bit each, in their order.
+  // A set of state vectors, one bit each, in their order.
   using Vectors = uint32_t;
   static constexpr Vectors kAllVectors = ~Vectors{0};
 
-  // The tile's pieces of the vectors, until Close, with the values of those in `vectors`. With `reads_on` the next one
-  // opened is the one after it, with the same vectors, or the first. DataLoss, with path, place and vector, if the file
-  // does not hold what was written.
+  // The tile's piece of every vector, valid until Close; only those in `vectors` have their values. `reads_on` promises
+  // that the next tile opened is the following one, with the same vectors, or the first. DataLoss, with path, place and
+  // vector, if the file does not hold what was written.
   absl::StatusOr<optim::StateTensors> Open(size_t tile, Vectors vectors = kAllVectors, bool reads_on = true);
-  // The same of a tile that is written whole, with what is there before.
+  // As Open, for a tile whose vectors are all written before Close: nothing is read, and the memory has arbitrary
+  // values.
   absl::StatusOr<optim::StateTensors> OpenToFill(size_t tile);
-  // `changed`: the vectors that were opened are written.
+  // With `changed`, the vectors that were opened are written to the file.
   void Close(size_t tile, bool changed);
 
-  // Elements [offset, offset + elements) of a state vector, all of them in tiles or in padding, out of the file or into
-  // it; with no tile open. Padding is not stored, and is zero.
+  // Copies elements [offset, offset + elements) of a state vector, all of them in tiles or in padding, out of the file
+  // or into it; no tile may be open. Padding is not stored: CopyOut leaves its place in `to` as it is.
   absl::Status CopyOut(size_t vector, int64_t offset, int64_t elements, std::byte* to);
   absl::Status CopyIn(size_t vector, int64_t offset, int64_t elements, const std::byte* from);
 
-  // Read and written so far.
+  // Traffic with the file so far.
   int64_t bytes_read() const { return read_; }
   int64_t bytes_written() const { return written_; }
 
@@ -69,19 +70,19 @@ class StateFile {
     enum class Use { kFree, kRead, kOpen } use = Use::kFree;
     size_t tile = 0;
     Vectors vectors = kAllVectors;
-    int64_t job = 0;  // the last that reads or writes this memory
+    int64_t job = 0;  // the last job that reads or writes this memory
   };
 
   Stage& StageOf(size_t tile) { return stages_[tile % kStages]; }
   optim::StateTensors Pieces(size_t tile, std::byte* memory) const;
   int64_t PieceBytes(size_t vector, size_t tile) const;  // in the file, rounded up to blocks
-  // Runs on the thread: one vector's piece of a tile.
+  // Called on the thread, for one vector's piece of a tile.
   absl::Status ReadPiece(size_t tile, size_t vector, std::byte* to);
   absl::Status WritePiece(size_t tile, size_t vector, std::byte* from);
-  // Posts one of them for each of the stage's vectors of its tile.
+  // Posts a job that calls `piece`, one of these two, for each of the stage's vectors of its tile.
   void Post(Stage& stage, absl::Status (StateFile::*piece)(size_t tile, size_t vector, std::byte* memory));
   void PostRead(size_t tile, Vectors vectors);
-  // Calls, on the thread, `visit(tile, first element of it, count, done before)` of each run of elements that is in one
+  // Calls, on the thread, `visit(tile, first element of it, count, done before)` for each run of elements within one
   // tile.
   using Visit = std::function<absl::Status(size_t tile, int64_t first, int64_t count, int64_t done)>;
   absl::Status OnTilesOf(int64_t offset, int64_t elements, const Visit& visit);
@@ -90,8 +91,8 @@ class StateFile {
   const std::vector<StateTile> tiles_;
   memory::ScratchFile& file_;
   std::vector<int64_t> file_offset_;                // by tile
-  std::vector<std::optional<DigestBits>> digests_;  // by tile and vector; of the thread
-  std::byte* bounce_;                               // one vector's piece; of the thread
+  std::vector<std::optional<DigestBits>> digests_;  // by tile and vector; used on the thread only
+  std::byte* bounce_;                               // memory of one vector's piece; used on the thread only
   std::array<Stage, kStages> stages_;
   std::atomic<int64_t> read_ = 0, written_ = 0;
   JobQueue jobs_{/*has_thread=*/true};  // last: its thread uses what is above

@@ -1,5 +1,5 @@
-// States that rest in a file (offload.optimizer: nvme): the bits of states in memory, a bounded part of them there, and
-// no byte used that is not the one that was written.
+// States that rest in a file (offload.optimizer: nvme): the bits of states in memory, a bounded share of them in
+// memory, and no byte used that differs from what was written.
 #include "worker/zero/state_file.h"
 
 #include <memory>
@@ -70,7 +70,7 @@ TEST(StateFile, HoldsThreeTilesInMemory) {
     EXPECT_GT(StateTiles(rank.layout()).size(), 4);
     EXPECT_EQ(BytesIn(rank.host_arena(), memory::Category::kOptimizer), 0);
     EXPECT_EQ(BytesIn(rank.arena(), memory::Category::kOptimizer), 0);
-    // Three tiles of three vectors, and one vector of one on its way to a checkpoint.
+    // Memory for three tiles of three vectors, and for one vector of a tile on its way to a checkpoint.
     constexpr int64_t kPiece = 4 * kMostTileElements, kBlock = memory::ScratchFile::kBlock;
     int64_t rows = 0;
     for (const memory::MemoryRow& row : StateFile::Rows(rank.layout())) rows += row.bytes;
@@ -103,18 +103,18 @@ TEST(StateFile, MovesEachByteOnceAStep) {
   };
   pass(true);
   pass(false);
-  std::vector<float> one(1);  // behind all that is under way
+  std::vector<float> one(1);  // runs after all that is under way
   ASSERT_TRUE(file.CopyOut(0, states.layout.Updated(0).state_offset, 1, reinterpret_cast<std::byte*>(one.data())).ok());
   const int64_t all = StateFile::FileBytes(states.layout);
   EXPECT_EQ(file.bytes_written(), 2 * all);
   EXPECT_EQ(file.bytes_read() - RoundUp(4 * file.tiles()[0].count, memory::ScratchFile::kBlock), all);
 }
 
-// A pass over some of the vectors leaves the others as they are, and does not move them.
+// A pass over some of the vectors does not move the others, nor change them.
 TEST(StateFile, MovesTheVectorsThatAPassIsOf) {
   FileOfSeveralTiles states;
   StateFile& file = states.file;
-  // Each tile twice, as an optimizer does that goes over a unit more than once.
+  // Opens each tile twice, as an optimizer does that goes over a unit more than once.
   for (size_t t = 0; t < file.tiles().size(); ++t) {
     const optim::StateTensors filled = file.OpenToFill(t).value();
     for (size_t v = 0; v < filled.size(); ++v) static_cast<float*>(filled[v].data)[0] = static_cast<float>(10 * t + v);
@@ -169,7 +169,7 @@ TEST(StateFile, NamesWhatTheDiskHasChanged) {
   RunFleet(setup, [&](TestRank& rank) {
     ZF_CHECK(rank.engine().Initialize(1).ok());
     ZF_CHECK(rank.TryStep(1).ok());
-    float weight;  // behind what is still being written
+    float weight;  // runs after what is still being written
     ZF_CHECK(rank.engine().state().CopyOut(rank.device(), rank.stream(), 0, 0, 1, &weight).ok());
     constexpr int64_t kBlock = memory::ScratchFile::kBlock;
     const auto memory = *rank.device().ReserveHost(2 * kBlock);

@@ -9,23 +9,23 @@
 namespace zerofleet::zero {
 
 struct StatePlacement {
-  // Where the states rest that leave the device; those in a file pass through host memory when they are updated.
+  // Where states that leave the device rest; those in a file pass through host memory when they are updated.
   enum class Residence : uint8_t { kDevice, kHost, kFile };
-  // In the step whose gradient it takes; one step later (§5.2); or before that step is decided, and undone where it is
-  // decided otherwise.
+  // When a step's update is applied: in that step; one step later (§5.2); or before the step is decided, and undone if
+  // the decision differs from the guess.
   enum class Timing : uint8_t { kInStep, kDelayed, kSpeculative };
 
   Residence residence = Residence::kDevice;
-  double fraction = 1;  // of the states, 0 to 1, that leave the device
+  double fraction = 1;  // share of the states, 0 to 1, that leave the device
   Timing timing = Timing::kInStep;
   bool looks_ahead = false;         // late updates leave the parameters ahead of the weights (device::UpdateFactors)
-  bool parameters_on_host = false;  // where they rest
+  bool parameters_on_host = false;  // whether parameters rest in host memory
 
   bool leaves_device() const { return residence != Residence::kDevice; }
 
-  // Whether these go together in a stage, with gradients in buckets or not: trainer/rules.h tells users why not.
-  // Updates at another time are the host's, late ones of all states; parameters rest on the host where all states do,
-  // in stage 3; and states that every rank has whole leave no device.
+  // Whether these settings go together in a stage, with gradients in buckets or not; trainer/rules.h tells users why
+  // not. Updates at another time need states on the host, late ones all of them; parameters may rest on the host only
+  // where all states do, in stage 3; and states that every rank has whole stay on the device.
   bool Fits(const StageRow& stage, bool in_buckets) const;
 };
 

@@ -9,23 +9,23 @@
 
 namespace zerofleet::zero {
 
-// Elements [begin, begin + count) of what this rank updates of a unit; all of one tile are on the host.
+// Elements [begin, begin + count) of what this rank updates of a unit; all states of a tile are on the host.
 struct StateTile {
   int unit;
   int64_t begin, count;
-  int64_t state_offset;  // in a state vector
+  int64_t state_offset;  // offset in a state vector
 };
 
-// What a core's cache holds while it is computed and sent.
+// The largest tile that a core's cache holds while it is computed and sent.
 inline constexpr int64_t kMostTileElements = int64_t{1} << 18;
 
-// Where nothing is copied, so that a tile is one meeting of the cores and no more: long enough for that not to count.
+// The largest tile where nothing is copied. The cores meet once per tile; this is long enough for that not to count.
 inline constexpr int64_t kMostInPlaceElements = int64_t{1} << 21;
 
-// Elements of the largest tile, padding of the unit included.
+// Elements of the largest tile, the unit's padding included.
 int64_t TileElements(const ZeroLayout& layout, int64_t most = kMostTileElements);
 
-// In the order in which they are updated, which is that of the next forward pass.
+// The tiles in the order in which they are updated, which is that of the next forward pass.
 std::vector<StateTile> StateTiles(const ZeroLayout& layout, int64_t most_elements = kMostTileElements);
 
 }  // namespace zerofleet::zero

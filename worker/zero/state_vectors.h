@@ -1,4 +1,4 @@
-// The vectors of the training state that a rank keeps between steps, as a table: what operators are shown.
+// The vectors of the training state that a rank keeps between steps, as the table that operators are shown.
 #ifndef ZEROFLEET_WORKER_ZERO_STATE_VECTORS_H_
 #define ZEROFLEET_WORKER_ZERO_STATE_VECTORS_H_
 
@@ -10,7 +10,7 @@
 
 namespace zerofleet::zero {
 
-// Parameters, gradients, then the optimizer's states by name. The bytes are those of PlanMemory's rows.
+// Parameters, gradients, then the optimizer's states by name. Bytes per element as in PlanMemory's rows.
 inline std::vector<coordinator::StateVector> StateVectors(const ZeroLayout& layout) {
   const StageRow& stage = layout.stage();
   std::vector<coordinator::StateVector> states = {

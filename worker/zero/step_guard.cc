@@ -15,7 +15,7 @@ absl::Status StepGuard::Before(const StepChecks& checks, const device::StepContr
                                const device::StepRule& rule, Pass pass) {
   checks_ = checks;
   pass_ = std::move(pass);
-  // A step that compares the ranks may end with the state as it was.
+  // A step that compares the ranks may have to leave the state as it was, so it is not guessed.
   const bool compares = checks_.parameters || checks_.replay;
   if (parts_.layout.speculates() && !compares && parts_.device.host_addressable()) {
     ZF_RETURN_IF_ERROR(parts_.stream.Synchronize());

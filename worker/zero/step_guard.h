@@ -1,5 +1,5 @@
-// What goes around a step and is none of section 5: a guess of its outcome (speculation.h), and looking whether its
-// ranks have the numbers that they should have (integrity.h). Both end before anything of the step counts.
+// What goes around a step and is not in section 5: a guess of its outcome (speculation.h), and the comparison of the
+// ranks' numbers (integrity.h). Both end before anything of the step counts.
 #ifndef ZEROFLEET_WORKER_ZERO_STEP_GUARD_H_
 #define ZEROFLEET_WORKER_ZERO_STEP_GUARD_H_
 
@@ -18,30 +18,31 @@ namespace zerofleet::zero {
 
 class StepGuard {
  public:
-  // Runs the first micro-batch of the rank with this number in the group: each of its gradients comes to Delivers, its
-  // loss to where the constructor was told.
+  // Runs the first micro-batch of the rank with this number in the group: each of its gradients goes to Delivers, its
+  // loss to the constructor's `loss`.
   using Pass = std::function<absl::Status(int number)>;
 
   // `loss` is device memory.
   StepGuard(const EngineParts& parts, Updater& updater, const double* loss);
 
-  // A step begins, whose control is `control`, device memory that the stream has written, with nothing in the memory of
-  // gradients: another rank's micro-batch, if it is to be replayed, is run here.
+  // Called when a step begins. `control`, device memory that the stream has written, is the step's; the gradients'
+  // memory is free: if another rank's micro-batch is to be replayed, it is run here.
   absl::Status Before(const StepChecks& checks, const device::StepControl* control, const device::StepRule& rule,
                       Pass pass);
-  // This rank's own first micro-batch, with `run`.
+  // Runs this rank's own first micro-batch with `run`.
   absl::Status RunFirst(const std::function<absl::Status()>& run);
-  // All passes are done, and `resting` are the parameters that they have used.
+  // Called when all passes are done; `resting` are the parameters that they have used.
   absl::Status Observe(int64_t step, device::Tensor resting);
-  // Every gradient is reduced. Aborted on every rank, with the verdict (DisagreementOf), if ranks disagree.
+  // Called when every gradient is reduced. Returns Aborted on every rank, with the verdict (DisagreementOf), if ranks
+  // disagree.
   absl::Status Verdict(int64_t step);
 
-  // A gradient is there, or a part of it, in device memory that `values` says on request. Whether the reduction is to
-  // have it: what is replayed is only looked at.
+  // Called when a gradient, or a part of it, is in device memory; `values` returns where. Returns whether it is to be
+  // reduced: a replay's is only digested.
   absl::StatusOr<bool> Delivers(int64_t elements, const std::function<absl::StatusOr<const float*>()>& values);
 
  private:
-  // A pass, and the digest of its gradients and loss.
+  // Runs a pass; returns the digest of its gradients and loss.
   absl::StatusOr<DigestBits> Digest(const std::function<absl::Status()>& run);
   absl::StatusOr<DigestBits> Replay(int number);
 
@@ -53,7 +54,7 @@ class StepGuard {
   StepChecks checks_;
   Pass pass_;
   DigestBits own_, replayed_;
-  PassDigest* digest_ = nullptr;  // of the pass in progress; null: none is made
+  PassDigest* digest_ = nullptr;  // digest of the pass in progress; null: none is made
   bool replaying_ = false;
 };
 

@@ -1,8 +1,8 @@
 // The numbers that every step ends with, from all ranks: loss, gradient norm and flags.
 //
-// Each rank squares only the gradients it owns, and of a tensor that all parts of a model have only the first part's,
-// so nothing is counted twice. The ranks' sums are gathered, and every rank adds all of them alike: in rank order, in
-// double (StepScalars, 32 bytes per rank); or, where the number of ranks must change no bit, without rounding
+// Each rank squares only the gradients it owns; a tensor that all parts of a model have is squared only in the first
+// part. So nothing is counted twice. The ranks' sums are gathered, and every rank adds all of them alike: in rank
+// order, in double (StepScalars, 32 bytes per rank); or, where the number of ranks must change no bit, without rounding
 // (ExactScalars, 512 bytes per rank). So every rank, in every stage, gets the same bits.
 #ifndef ZEROFLEET_WORKER_ZERO_STEP_SUMS_H_
 #define ZEROFLEET_WORKER_ZERO_STEP_SUMS_H_
@@ -20,7 +20,7 @@
 
 namespace zerofleet::zero {
 
-// The unit of those scalars in a schedule.
+// The name that these scalars have as a unit in a schedule.
 inline constexpr const char* kScalarsUnit = "scalars";
 
 class StepSums {
@@ -30,16 +30,15 @@ class StepSums {
 
   // Device memory for the loss of each micro-batch.
   double* losses() const { return losses_; }
-  // And for what each of a foreign model's is divided by.
+  // Device memory for the divisor of each micro-batch's loss, which a foreign model's passes report.
   double* weights() const { return weights_; }
-  // Squares this rank's shard of the unit's gradient, reduced: one sum for each range that counts
-  // (ZeroLayout::Counted).
+  // Squares this rank's shard of the unit's reduced gradient: one sum for each range that counts (ZeroLayout::Counted).
   void AddSquares(int unit, device::Tensor gradient);
-  // Sums and gathers what the step has found, and decides it in `control`, device memory.
+  // Sums and gathers the step's numbers, and writes the decision to `control`, device memory.
   absl::StatusOr<collective::Communicator::Pending> Decide(const StepBatch& batch, uint64_t flags,
                                                            const device::StepRule& rule, device::StepControl* control);
 
-  // The sum over all ranks of what each has in host memory, and each rank's own, by rank of the view.
+  // The sum over all ranks of `mine`, in host memory; and every rank's `mine`, indexed by rank of the view.
   absl::StatusOr<double> SumLosses(std::span<const double> mine);
   absl::StatusOr<std::vector<double>> GatherFromRanks(double mine);
 
@@ -51,7 +50,7 @@ class StepSums {
   Scalars* Mine() const {
     return static_cast<Scalars*>(mine_);
   }
-  // Every rank's from every rank's: first within the tensor group, then what it has within the data group.
+  // Gathers all ranks' scalars: first within the tensor group, then the tensor groups' within the data group.
   absl::StatusOr<collective::Communicator::Pending> Gather();
   template <typename Scalars>
   absl::StatusOr<std::vector<Scalars>> GatherFromHost(const Scalars& mine);
@@ -59,12 +58,12 @@ class StepSums {
   const EngineParts& parts_;
   CommunicatorTensorGroup* const tensor_;
   const bool exact_;
-  const int64_t scalars_bytes_;  // of one rank
+  const int64_t scalars_bytes_;  // bytes of one rank's scalars
   double* losses_;
   double* weights_;
   void* squares_;   // double or ExactSum: one for each counted range
   std::byte* all_;  // every rank's StepScalars or ExactScalars, by rank of the view
-  void* mine_;      // of a model in parts, in their place among all
+  void* mine_;      // this rank's scalars; in their place in all_ where the model is in parts
 };
 
 }  // namespace zerofleet::zero

@@ -13,7 +13,7 @@ namespace zerofleet::zero {
 inline constexpr const char* kSumsRow = "sums";  // each micro-batch's loss and weight, each counted range's squares
 inline constexpr const char* kScalarsRow = "step scalars";  // this rank's, then every rank's
 
-// What one rank gathers from another.
+// The bytes that one rank gathers from another.
 inline int64_t ScalarsBytesEach(const ZeroLayout& layout) {
   return layout.chains() ? sizeof(device::ExactScalars) : sizeof(device::StepScalars);
 }

@@ -49,7 +49,7 @@ TEST(TensorFleet, InitialWeightsDoNotDependOnTheDegree) {
   }
 }
 
-// What lies between two steps, such as an evaluation and its sums over the tensor group, is of neither.
+// What lies between two steps, such as an evaluation and its sums over the tensor group, counts for neither.
 TEST(TensorFleet, AStepsPhasesBeginWithIt) {
   const FleetSetup setup = InParts(1, 1, 2);
   RunFleet(setup, [&](TestRank& rank) {

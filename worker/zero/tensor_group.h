@@ -14,8 +14,8 @@ namespace zerofleet::zero {
 
 class CommunicatorTensorGroup : public model::TensorGroup {
  public:
-  // `communicator` is the tensor group's; both outlive this object. Waits belong to the phase `gather`, so that a rank
-  // whose forward is slow is told from those that wait for it.
+  // `communicator` is the tensor group's; both outlive this object. Waits count as the phase `gather`, so that a rank
+  // whose forward is slow can be told from those that wait for it.
   CommunicatorTensorGroup(collective::Communicator& communicator, PhaseMarks& marks)
       : communicator_(communicator), marks_(marks) {}
 

@@ -35,7 +35,7 @@ class MemoryParameters : public model::ParameterSource {
 
 struct Pass {
   double loss = 0, evaluated = 0;
-  std::vector<float> gradients;  // of the part's flat space
+  std::vector<float> gradients;  // over the part's flat space
 };
 
 // With sequence parallelism, or without.

@@ -12,7 +12,8 @@ namespace zerofleet::zero {
 
 namespace {
 
-// Elements of the average that are not in the file: they are on the host, whichever space the other vectors are in.
+// How many elements of the average are not in the file; these are on the host, whichever space the other vectors are
+// in.
 int64_t AveragesInMemory(const ZeroLayout& layout) {
   return layout.states_in_file() ? layout.states_on_device() : layout.optimizer_elements();
 }

@@ -1,4 +1,4 @@
-// Which updater a layout has, and what it takes of the memory plan.
+// Which updater a layout has, and its rows of the memory plan.
 #ifndef ZEROFLEET_WORKER_ZERO_UPDATER_FACTORY_H_
 #define ZEROFLEET_WORKER_ZERO_UPDATER_FACTORY_H_
 
@@ -13,7 +13,7 @@ namespace zerofleet::zero {
 
 std::unique_ptr<Updater> CreateUpdater(const UpdaterParts& parts);
 
-// The rows that CreateUpdater of this layout finds in its arenas.
+// The rows that the updater of this layout takes from its arenas.
 std::vector<memory::MemoryRow> UpdaterRows(const ZeroLayout& layout);
 
 }  // namespace zerofleet::zero
