@@ -1,5 +1,5 @@
-// The lowest validation loss of a run: when it was, which checkpoint has it, how long ago. All ranks evaluate alike, so
-// each keeps this by itself; checkpoints and snapshots carry it on.
+// The lowest validation loss of a run: its step, which checkpoint has it, and for how many evaluations it has stood.
+// All ranks evaluate alike, so each keeps this by itself; checkpoints and snapshots carry it on.
 #ifndef ZEROFLEET_WORKER_TRAINER_BEST_LOSS_H_
 #define ZEROFLEET_WORKER_TRAINER_BEST_LOSS_H_
 
@@ -15,18 +15,20 @@ namespace zerofleet::trainer {
 
 class BestLoss {
  public:
-  // `state` is what a checkpoint has of it; a new run's is empty.
+  // `state` is what a checkpoint stored; empty for a new run.
   explicit BestLoss(const v1::EvaluateConfig& config, v1::BestLoss state = {})
       : config_(config), state_(std::move(state)) {}
 
-  // Takes the loss of the set evaluate.best, or of all. A loss that is not finite is no lower one.
+  // Takes the loss of the set that evaluate.best names, or of all sets. A loss that is not finite never counts as
+  // lower.
   void Evaluated(const v1::EvaluateEvent& event);
-  // A checkpoint of this step begins: it has the lowest loss so far of those with an evaluation of their step, or not.
+  // Called when a checkpoint of this step begins: notes it if it has the lowest loss of the checkpoints whose step was
+  // evaluated.
   void Saved(int64_t step);
 
-  // Whether evaluate.patience evaluations in a row have found no lower one.
+  // Whether evaluate.patience evaluations in a row have found no lower loss.
   bool stops() const { return config_.patience() > 0 && state_.stale_evaluations() >= config_.patience(); }
-  // For people: why.
+  // Why the run stops, as a line for people.
   std::string Reason() const;
   const v1::BestLoss& state() const { return state_; }
 

@@ -44,7 +44,7 @@ TEST(BestLoss, PatienceEnds) {
   best.Evaluated(Event(10, 4, 0));
   best.Evaluated(Event(20, NAN, 0));
   EXPECT_FALSE(best.stops());
-  // Another process goes on.
+  // Another process goes on from the stored state.
   BestLoss again(Config("all", 2), best.state());
   again.Evaluated(Event(30, 4, 0));
   EXPECT_TRUE(again.stops());

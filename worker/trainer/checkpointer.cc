@@ -17,7 +17,7 @@
 namespace zerofleet::trainer {
 namespace {
 
-// The vectors of a snapshot, a piece at a time, so that the meter moves.
+// The vectors of a snapshot, one piece at a time, so that the meter advances.
 class SnapshotPieces {
  public:
   explicit SnapshotPieces(std::vector<std::span<const float>> vectors) : vectors_(std::move(vectors)) {}
@@ -36,7 +36,7 @@ class SnapshotPieces {
 
  private:
   const std::vector<std::span<const float>> vectors_;
-  size_t vector_ = 0, offset_ = 0;  // of the next piece
+  size_t vector_ = 0, offset_ = 0;  // place of the next piece
 };
 
 }  // namespace
@@ -55,7 +55,7 @@ Checkpointer::Checkpointer(int rank, const zero::ZeroLayout& layout, zero::Train
       live_(std::move(live)),
       meter_(std::move(meter)) {}
 
-// What is written from states that are given up would be of no view.
+// A file written from states that are being given up would belong to no view.
 Checkpointer::~Checkpointer() {
   stopping_ = true;
   if (writer_.joinable()) writer_.join();
@@ -70,7 +70,7 @@ absl::StatusOr<double> Checkpointer::Save(const std::string& partial_dir, const 
   v1::ShardWritten outcome;
   outcome.set_step(manifest.step());
   *outcome.mutable_manifest() = manifest;
-  outcome.mutable_manifest()->clear_config();  // which the coordinator has
+  outcome.mutable_manifest()->clear_config();  // the coordinator has it
   outcome.set_config_digest(coordinator::ConfigDigest(manifest.config()));
   if (MustReserve()) {
     const absl::Status reserved = snapshot_.Reserve(host_arena_);
@@ -114,7 +114,7 @@ absl::StatusOr<v1::ShardFile> Checkpointer::WriteFile(const std::string& partial
   if (!live_) snapshot_.Seal(snapshot_.Digest());
   SnapshotPieces held(live_ ? std::vector<std::span<const float>>()
                             : snapshot_.Vectors(static_cast<int>(state_.vector_count())));
-  int64_t last = 0;  // bytes of the piece before, which have been written when the next is asked for
+  int64_t last = 0;  // bytes of the previous piece; it has been written when the next one is requested
   return checkpoint::WriteShard(partial_dir, rank_, ranges, layout_.optimizer(),
                                 [&]() -> absl::StatusOr<std::span<const std::byte>> {
                                   meter_->Add(last);

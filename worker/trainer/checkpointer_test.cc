@@ -1,4 +1,4 @@
-// When the snapshot's memory is reserved, and what a save becomes that cannot have it.
+// When the snapshot's memory is reserved, and what happens to a save without that memory.
 #include "worker/trainer/checkpointer.h"
 
 #include <unistd.h>
@@ -104,7 +104,7 @@ TEST_F(CheckpointerTest, TheSnapshotIsReservedByTheFirstSave) {
     const int64_t before = rank.host_arena().figures().reserved, peak = HostBuffers(rank);
     EXPECT_LT(before, snapshot);
     rank.Step(1);
-    device.reserved.clear();  // the batch's
+    device.reserved.clear();  // drops the batch's reservations
     EXPECT_TRUE(checkpointer.MustReserve());
     EXPECT_TRUE(Save(checkpointer, 1).ok());
     EXPECT_FALSE(checkpointer.MustReserve());
@@ -116,8 +116,8 @@ TEST_F(CheckpointerTest, TheSnapshotIsReservedByTheFirstSave) {
   });
 }
 
-// A failed save like any other: one report with the reason, and the state is as it was. When there is memory again, it
-// is saved as it would have been.
+// It is a failed save like any other: one report with the reason, and the state is unchanged. When there is memory
+// again, a save works as usual.
 TEST_F(CheckpointerTest, ASnapshotThatDoesNotFitIsOneFailedSave) {
   WithRank([this](zero::TestRank& rank, CountingDevice& device, Checkpointer& checkpointer) {
     const int64_t reserved = rank.host_arena().figures().reserved;

@@ -173,7 +173,7 @@ int64_t DataFeed::CountedTokens(int64_t step) const {
 
 absl::StatusOr<model::MicroBatch> DataFeed::TrainingBatch(int64_t step, int number, int64_t micro_batch) {
   int64_t sequences = config_.batch().micro_sequences();
-  // Counted from the cursor.
+  // The micro-batch's first sequence, counted from the cursor.
   const int64_t first =
       SinceCursor(step - 1) + coordinator::FirstSequenceOf(config_, ranks_, number, micro_batch,
                                                            coordinator::SequencesOf(config_.batch(), step));
@@ -207,7 +207,7 @@ int64_t DataFeed::EvaluationPasses(int set) const {
 }
 
 std::vector<int64_t> DataFeed::EvaluationShapes(int set) const {
-  // Ranks differ by one sample at most, so that every pass but the last is full on each of them.
+  // Ranks differ by one sample at most, so every pass except the last is full on each rank.
   const int64_t passes = EvaluationPasses(set);
   return passes == 1 ? std::vector<int64_t>{0} : std::vector<int64_t>{0, passes - 1};
 }

@@ -134,7 +134,7 @@ TEST_F(DataFeedTest, ChangesOfTheBatchLeaveNoSampleOut) {
     EXPECT_EQ(samples_of(2, step, 0, 0), now);
     EXPECT_EQ(samples_of(1, step, step - 1, 4 * (step - 1)), now);
   }
-  // 20 + 15 x 2 are the first epoch.
+  // These 20 + 15 x 2 samples are the first epoch.
   std::sort(all.begin(), all.end());
   for (int i = 0; i < 50; ++i) EXPECT_EQ(all[static_cast<size_t>(i)], i);
 }
@@ -329,7 +329,7 @@ TEST_F(DataFeedTest, EvaluationVisitsItsSamplesOnceInEqualPasses) {
   }
 }
 
-// A device loads its kernels for a size in the warm-up, so none may be missing there.
+// A device loads the kernels for each size in the warm-up, so no size may be missing there.
 TEST_F(DataFeedTest, FewPassesHaveEverySizeOfEvaluation) {
   for (const auto& [workers, sequences, micro, samples] : std::vector<std::array<int, 4>>{{1, 12, 12, 24},
                                                                                           {1, 12, 5, 24},

@@ -1,5 +1,5 @@
-// What the trainer copies while the host continues, on an emulated GPU whose streams run late: tokens on their way in,
-// and the snapshot that a checkpoint is written from. See worker/zero/deferred_streams_test.cc.
+// Copies that the trainer makes while the host continues, on an emulated GPU whose streams run late: tokens to the
+// device, and the snapshot that a checkpoint is written from. See worker/zero/deferred_streams_test.cc.
 #include <unistd.h>
 
 #include <memory>
@@ -39,7 +39,7 @@ class DeferredCopies : public testing::Test {
   const std::string directory_ = JoinPath(testing::TempDir(), "zerofleet_deferred_copies_" + std::to_string(getpid()));
 };
 
-// The batches of many micro-batches, each copied away on the stream before the next one replaces it.
+// The tokens of many micro-batches, each copied away on the stream before the next one replaces it.
 std::vector<int32_t> Feed(const v1::Config& config) {
   constexpr int kBatches = 12;
   FastDevice device(0);
@@ -128,7 +128,8 @@ TEST_F(DeferredCopies, ACheckpointIsOfItsStep) {
   }
 }
 
-// Pinned by the first save and kept; where that is more than the host can pin, the save has failed and says so.
+// The snapshot is pinned by the first save and kept; where that is more than the host can pin, the save fails and says
+// so.
 TEST_F(DeferredCopies, ASnapshotIsPinnedByTheFirstSave) {
   zero::FleetSetup setup{.model = model::TestModelConfig(1, 8, 2, 6, 17), .stage = 2, .global_sequences = 2};
   setup.make_device = [](int) { return std::make_unique<FastDevice>(0); };

@@ -15,11 +15,11 @@
 namespace zerofleet::trainer {
 namespace {
 
-// The shapes of the probe: long sums, in which the order shows, and sides that no tile divides.
+// The shapes of the probe: sums long enough for their order to show, and sides that no tile divides.
 constexpr int64_t kProbeTokens = 40, kProbeIn = 1000, kProbeOut = 72, kProbeHeads = 3, kProbeHeadSize = 8;
 static_assert(3 * kProbeHeads * kProbeHeadSize == kProbeOut);
 
-// Memory of the device, handed out piece by piece.
+// Device memory, handed out piece by piece.
 class ProbeMemory {
  public:
   explicit ProbeMemory(std::byte* data) : next_(data) {}
@@ -42,7 +42,7 @@ void AddFact(Environment& environment, const std::string& name, const std::strin
   fact.set_value(value);
 }
 
-// A linear layer, its weights' gradient, GELU, layer norm and attention, of normal numbers.
+// The digest of a linear layer, its weights' gradient, GELU, layer norm and attention on normal random numbers.
 absl::StatusOr<std::string> ProbeKernels(device::Device& device, device::DType dtype) {
   constexpr int64_t kBytes = int64_t{2} << 20;
   const device::AttentionShape shape = {1, kProbeTokens, kProbeHeads, kProbeHeadSize};
@@ -96,7 +96,7 @@ absl::StatusOr<std::string> ProbeKernels(device::Device& device, device::DType d
   return Digest128({reinterpret_cast<const char*>(read), static_cast<size_t>(result_bytes)});
 }
 
-// "2 files, 1.2 MB, digest 0123..."; their digest is of sizes and samples.
+// "2 files, 1.2 MB, digest 0123..."; the digest covers sizes and sampled contents.
 std::string TextOf(const v1::DataFiles& files) {
   int64_t count = files.more_files(), bytes = files.more_bytes();
   std::string entries = files.more_xxh3_128();

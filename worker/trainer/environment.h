@@ -15,15 +15,16 @@ namespace zerofleet::trainer {
 
 using Environment = google::protobuf::RepeatedPtrField<v1::Fact>;
 
-// What it computes with: the device's facts, and the digest of what its ops of `dtype` make of numbers that are the
-// same everywhere. Takes some milliseconds, and half a MiB of the device's memory meanwhile. Errors as the device's.
+// What a rank computes with: the device's facts, and the digest of what its ops in `dtype` make of numbers that are the
+// same everywhere. Takes some milliseconds and, meanwhile, 2 MiB of the device's memory and attention's scratch.
+// Returns the device's errors.
 absl::StatusOr<Environment> ArithmeticOf(device::Device& device, device::DType dtype);
 
-// What it reads, without paths: the same data may lie elsewhere.
+// What a rank reads, without paths: the same data may lie elsewhere on another rank.
 Environment DataOf(const v1::DataFingerprint& data);
 
 // How `now` differs from the environment that a checkpoint was computed in, such as "instruction set AVX2, was AVX3";
-// empty: not at all, or it is not known.
+// empty if it does not differ, or `before` does not say.
 std::string ChangesSince(const Environment& before, const Environment& now);
 
 }  // namespace zerofleet::trainer

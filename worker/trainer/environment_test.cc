@@ -1,4 +1,4 @@
-// Facts that are the same each time, and those that tell a difference.
+// Facts that are the same each time, and differences that are reported.
 #include "worker/trainer/environment.h"
 
 #include <memory>

@@ -15,7 +15,7 @@ namespace zerofleet::trainer {
 
 namespace {
 
-constexpr size_t kMostMessageBytes = 4096;  // more than people are shown, and less than any message may hold
+constexpr size_t kMostMessageBytes = 4096;  // more than is shown to people, and less than any message may hold
 
 }  // namespace
 

@@ -1,4 +1,5 @@
-// A worker's failure as it tells the coordinator, with what the status carries: who disagrees, which step diverged.
+// A worker's failure as it is reported to the coordinator, with what the status carries: who disagrees, which step
+// diverged.
 #ifndef ZEROFLEET_WORKER_TRAINER_FAILURE_REPORT_H_
 #define ZEROFLEET_WORKER_TRAINER_FAILURE_REPORT_H_
 
@@ -10,10 +11,11 @@
 
 namespace zerofleet::trainer {
 
-// `step`: completed.
+// `step` is the last completed step.
 v1::Failure FailureOf(const absl::Status& status, int64_t step);
 
-// The rank of the view that a collective of one of its groups could not reach, into `failure`, if the status names one.
+// If `status` names a rank that a collective of one of the view's groups could not reach, notes that rank of the view
+// in `failure`.
 void NameUnreachable(const absl::Status& status, const parallel::Mesh& mesh, v1::Failure& failure);
 
 }  // namespace zerofleet::trainer

@@ -16,8 +16,8 @@ class FleetSession {
  public:
   virtual ~FleetSession() = default;
 
-  // Sends a message; its generation, if it has none, is that of the last message received. Thread-safe. Unavailable,
-  // with the reason, once the session is lost.
+  // Sends a message; its generation, if it has none, is that of the last message received. Thread-safe. Returns
+  // Unavailable, with the reason, once the session is lost.
   virtual absl::Status Send(v1::WorkerMessage message) = 0;
 
   // The next message from the coordinator. DeadlineExceeded if none arrives within `timeout_seconds` (0: only one
@@ -29,7 +29,7 @@ class FleetSession {
   virtual void StartHeartbeats(std::function<v1::Heartbeat()> heartbeat) = 0;
 
   // `handler` is called for each Regroup, from the session's own thread and before Receive returns it, with the
-  // generation that follows.
+  // generation that comes next.
   virtual void OnRegroup(std::function<void(uint64_t generation, absl::Status reason)> handler) = 0;
 
   // `handler` is called once, from the session's own thread, when the session is lost (stream broken, refused).

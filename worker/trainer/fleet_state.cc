@@ -14,7 +14,7 @@ absl::Status AddTrainingState(coordinator::FleetParameters* parameters) {
   ZF_ASSIGN_OR_RETURN(const model::ModelSpec spec,
                       model::ModelSpec::Create(parameters->config.model(), {.index = 0, .count = tensor}));
   ZF_RETURN_IF_ERROR(optim::OptimizerOf(parameters->config).status());
-  parameters->units = spec.units();  // of every part
+  parameters->units = spec.units();  // the same in every part
   parameters->elements = spec.whole_parameters();
   parameters->states = [config = parameters->config, spec, tensor](int world_size) {
     return zero::StateVectors(

@@ -1,4 +1,4 @@
-// What the coordinator is told of the training state that it divides: it knows no models.
+// The training state as the coordinator, which knows no models, is told of it.
 #ifndef ZEROFLEET_WORKER_TRAINER_FLEET_STATE_H_
 #define ZEROFLEET_WORKER_TRAINER_FLEET_STATE_H_
 
@@ -8,7 +8,7 @@
 namespace zerofleet::trainer {
 
 // Fills in the units and the state vectors of the model that the parameters' configuration describes. InvalidArgument
-// for one that no model can have.
+// for a configuration that no model can have.
 absl::Status AddTrainingState(coordinator::FleetParameters* parameters);
 
 }  // namespace zerofleet::trainer

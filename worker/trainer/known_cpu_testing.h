@@ -30,8 +30,8 @@ class KnownCpu : public device::CpuDevice {
   const int64_t most_host_bytes_;
 };
 
-// One whose host memory changes between two views, or when told to: a bit of each part of the states that was copied
-// from the device.
+// A CPU whose host memory changes between two views, or when Forget is called: one bit of each part of the states that
+// was copied from the device.
 class ForgetfulCpu : public KnownCpu {
  public:
   void Forget() {
@@ -43,13 +43,13 @@ class ForgetfulCpu : public KnownCpu {
     return KnownCpu::Reserve(bytes);
   }
   absl::StatusOr<std::unique_ptr<device::Reservation>> ReserveHost(int64_t bytes) override {
-    absl::StatusOr<std::unique_ptr<device::Reservation>> reservation = KnownCpu::Reserve(bytes);  // alike on a CPU
+    absl::StatusOr<std::unique_ptr<device::Reservation>> reservation = KnownCpu::Reserve(bytes);  // same on a CPU
     if (reservation.ok()) host_.push_back({(*reservation)->data(), static_cast<size_t>(bytes)});
     return reservation;
   }
   void Copy(device::Stream& stream, void* to, const void* from, int64_t bytes) override {
     KnownCpu::Copy(stream, to, from, bytes);
-    constexpr int64_t kLeast = 256;  // what is smaller is no part of the states
+    constexpr int64_t kLeast = 256;  // bytes; smaller copies are not of states
     if (bytes >= kLeast && IsOfTheHost(to) && !IsOfTheHost(from)) copied_.insert(static_cast<std::byte*>(to));
   }
 

@@ -1,4 +1,5 @@
-// Runs with changes of the batch, averaged weights and histograms: stopped, continued and by other numbers of workers.
+// Runs with changes of the batch, averaged weights and histograms: stopped, continued, and with other numbers of
+// workers.
 #include <map>
 #include <set>
 #include <string>
@@ -30,7 +31,7 @@ class LearningRunTest : public WorkerRunTest {
     const checkpoint::CommittedCheckpoint saved = checkpoint::ListCheckpoints(Checkpoints()).value().front();
     return {saved.path, saved.step};
   }
-  // Weights of the newest checkpoint.
+  // The newest checkpoint's weights.
   std::vector<float> Weights(checkpoint::WeightsOf which) const {
     const checkpoint::CommittedCheckpoint saved = checkpoint::ListCheckpoints(Checkpoints()).value().front();
     std::vector<float> weights(static_cast<size_t>(checkpoint::ManifestElements(saved.manifest)));
@@ -89,7 +90,7 @@ TEST_F(LearningRunTest, ABatchThatChangesHasTheSameBitsHoweverItIsRun) {
   }
 }
 
-// Steps of one micro-batch and of several, reduced each or once, in buckets or not.
+// Steps of one micro-batch and of several, reduced one by one or once a step, in buckets or not.
 TEST_F(LearningRunTest, ABatchThatChangesHasTheSameLossesInEveryStage) {
   std::vector<double> wanted;
   for (int stage = 0; stage <= 3; ++stage) {
@@ -132,7 +133,7 @@ TEST_F(LearningRunTest, AnAverageGoesOnWhereItWas) {
   std::map<int64_t, double> evaluations = first.Evaluations();
   evaluations.merge(rest.Evaluations());
   EXPECT_EQ(evaluations, whole.Evaluations());
-  // The weights themselves are those of a run without an average, and their evaluations are others.
+  // The weights are those of a run without an average, but the evaluations differ.
   ForgetCheckpoints();
   config.clear_ema();
   config.mutable_evaluate()->set_weights("current");
@@ -155,7 +156,7 @@ TEST_F(LearningRunTest, AnAverageThatIsNotStoredBeginsWithTheWeights) {
     EXPECT_EQ(Weights(checkpoint::WeightsOf::kAverage), begins);
     EXPECT_NE(Weights(checkpoint::WeightsOf::kStep), begins);
   }
-  // And one that is no longer kept is left out.
+  // An average that is no longer kept is left out.
   const coordinator::CheckpointCandidate averaged = Newest();
   config.clear_ema();
   config.set_steps(10);
@@ -171,7 +172,7 @@ TEST_F(LearningRunTest, AnAverageThatIsNotStoredBeginsWithTheWeights) {
       HasSubstr(": holds no average of the weights; a run with ema.decay keeps one"));
 }
 
-// Adapters mean something beside the weights alone beside which they were trained.
+// Adapters are only meaningful with the frozen weights that they were trained with.
 TEST_F(LearningRunTest, FrozenWeightsOfAnotherBaseAreRefused) {
   const auto base = [this](uint64_t seed) {
     v1::Config config = Config(1, 0);
@@ -201,7 +202,7 @@ TEST_F(LearningRunTest, FrozenWeightsOfAnotherBaseAreRefused) {
   EXPECT_EQ(same.Losses().size(), 2u);
 }
 
-// Which loss was the lowest of others says nothing of this one.
+// The lowest loss of other sets says nothing about this set.
 TEST_F(LearningRunTest, TheLowestLossOfOtherSetsIsForgotten) {
   const auto best = [this] {
     return checkpoint::ListCheckpoints(Checkpoints()).value().front().manifest.best().step();

@@ -45,7 +45,7 @@ class MemoryFleet {
       if (!broken_) fleet_.Feed(coordinator::SessionClosed{id_, "left"});
     }
 
-    // As if the connection had: nothing more arrives on either side.
+    // As if the connection broke: nothing more arrives on either side.
     void Break() {
       if (broken_.exchange(true)) return;
       fleet_.SetHeartbeat(id_, nullptr);
@@ -96,7 +96,7 @@ class MemoryFleet {
     }
   }
 
-  // Called with each save that failed, before what it left is removed. Set before the fleet runs.
+  // Called with each save that failed, before its files are removed. Set before the fleet runs.
   std::function<void(const coordinator::DiscardSave&)> on_discard = [](const coordinator::DiscardSave&) {};
 
   // Simulates the passing of time: a heartbeat from every session that sends them, then a tick.
@@ -113,7 +113,7 @@ class MemoryFleet {
     Feed(coordinator::Tick());
   }
 
-  // Waits until rank 0 has reported `step` or the run has ended; whether it was the former.
+  // Waits until rank 0 has reported `step` or the run has ended; returns whether the step was reported.
   bool WaitForStep(int64_t step) {
     absl::MutexLock lock(&mutex_);
     auto reported = [this, step]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -123,8 +123,8 @@ class MemoryFleet {
     return !ended_;
   }
 
-  // Waits until a rank has told of its shard of `step`, which is not committed yet, or the run has ended; whether it
-  // was the former.
+  // Waits until a rank has reported its shard of `step`, which is not committed yet, or the run has ended; returns
+  // whether the shard was reported.
   bool WaitForShard(int64_t step, int rank) {
     absl::MutexLock lock(&mutex_);
     auto told = [this, step, rank]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -136,7 +136,8 @@ class MemoryFleet {
     return !ended_;
   }
 
-  // Waits until a worker was lost, and may be replaced, or the run has ended; whether it was the former within `limit`.
+  // Waits until a worker was lost and may be replaced, the run has ended, or `limit` is over; returns whether one was
+  // lost.
   bool WaitForLoss(absl::Duration limit = absl::InfiniteDuration()) {
     absl::MutexLock lock(&mutex_);
     const auto lost = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {

@@ -18,13 +18,13 @@ namespace zerofleet::trainer {
 
 namespace {
 
-// A setting that takes memory off a space; `apply` leaves a configuration alone that has it.
+// A setting that reduces the memory of a space; `apply` leaves a configuration that has it unchanged.
 struct Remedy {
   const char* text;
   void (*apply)(v1::Config& config);
 };
 
-// Those that cost least speed first.
+// Ordered so that those that cost least speed come first.
 constexpr Remedy kLessOnTheDevice[] = {
     {"parallel.zero_stage: 3",
      [](v1::Config& c) {
@@ -72,7 +72,7 @@ constexpr Remedy kLessOnTheHost[] = {
     {"activation.offload: none", [](v1::Config& c) { c.mutable_activation()->set_offload("none"); }},
 };
 
-// The texts of those that change `config`, and with which its keys still go together.
+// The texts of the remedies that change `config` and keep its keys consistent with each other.
 std::vector<std::string> Applicable(std::span<const Remedy> remedies, const v1::Config& config) {
   std::vector<std::string> texts;
   for (const Remedy& remedy : remedies) {

@@ -9,7 +9,7 @@
 namespace zerofleet::trainer {
 
 // ResourceExhausted, in one line with the shortfall, the largest buffer and settings that need less, if the plan needs
-// more than memory.device_limit or memory.host_limit; what a run reserves late counts too.
+// more than memory.device_limit or memory.host_limit; late rows count too.
 absl::Status CheckMemoryLimits(const v1::Config& config, const memory::MemoryPlan& plan);
 
 }  // namespace zerofleet::trainer

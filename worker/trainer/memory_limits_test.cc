@@ -66,7 +66,7 @@ TEST(MemoryLimits, NameTheShortfallAndWhatHelps) {
             "activation.offload: none, or more parallel.workers");
 }
 
-// What is advised can be trained.
+// A configuration changed as advised can be trained.
 TEST(MemoryLimits, AdviseOnlyWhatGoesTogether) {
   v1::Config config = RunOfTwo();
   config.mutable_memory()->set_device_limit("3KiB");
@@ -75,7 +75,7 @@ TEST(MemoryLimits, AdviseOnlyWhatGoesTogether) {
   EXPECT_THAT(std::string(CheckMemoryLimits(config, SmallPlan()).message()),
               testing::EndsWith("or use parallel.zero_stage: 3, or offload.optimizer: cpu with parallel.zero_stage: 2, "
                                 "or activation.checkpointing: block, or more parallel.workers"));
-  config.mutable_buffers()->set_bucket_bytes(65536);  // with which nothing is offloaded
+  config.mutable_buffers()->set_bucket_bytes(65536);  // does not go together with offload
   EXPECT_THAT(std::string(CheckMemoryLimits(config, SmallPlan()).message()), Not(testing::HasSubstr("offload")));
 }
 

@@ -26,7 +26,7 @@ struct WorkerIdentity {
   std::string run;  // the run's name
 };
 
-// One optimizer step, as the report's step event has it; `tokens` are those this rank trained on.
+// One optimizer step, as in the report's step event; `tokens` are those that this rank trained on.
 struct StepFigures {
   int64_t step = 0;
   double loss = 0;
@@ -50,7 +50,7 @@ class MetricsSink {
  public:
   virtual ~MetricsSink() = default;
 
-  virtual void SetIdentity(const WorkerIdentity& identity) = 0;  // replaces the one before
+  virtual void SetIdentity(const WorkerIdentity& identity) = 0;  // replaces the previous one
   virtual void StepDone(const StepFigures& figures) = 0;
   virtual void Evaluated(const v1::EvaluateEvent& evaluation) = 0;
   virtual void PhaseDone(zero::StepPhase phase, double seconds) = 0;
@@ -64,9 +64,9 @@ class MetricsSink {
   virtual void SetAllocator(std::string_view space, int64_t reserved_bytes, int64_t allocated_bytes,
                             int64_t largest_free_bytes) = 0;
   virtual void CollectiveDone(const CollectiveFigures& figures) = 0;
-  // Once for each shape of this op that the GPU's libraries refuse.
+  // Called once for each shape of this op that the GPU's libraries refuse.
   virtual void ShapeRefused(std::string_view op) = 0;
-  // By offload; `direction` is to_host or to_device.
+  // Bytes copied by offload; `direction` is to_host or to_device.
   virtual void LinkCopied(std::string_view direction, int64_t bytes) = 0;
 };
 

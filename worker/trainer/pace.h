@@ -1,4 +1,4 @@
-// How long this rank's own part of a step takes, so that the coordinator can tell who keeps the others waiting.
+// How long this rank's own part of a step takes, so that the coordinator sees which rank keeps the others waiting.
 #ifndef ZEROFLEET_WORKER_TRAINER_PACE_H_
 #define ZEROFLEET_WORKER_TRAINER_PACE_H_
 
@@ -13,8 +13,8 @@ namespace zerofleet::trainer {
 class Pace {
  public:
   void Add(const zero::PhaseSeconds& step);
-  // The median of each phase that is this rank's own work, over the newest steps, kSteps at most. Waiting for others,
-  // in gather and reduce, is not.
+  // The median of each phase that is this rank's own work (not gather and reduce, which wait for others), over the
+  // newest kSteps steps at most.
   v1::Pace Median() const;
 
  private:

@@ -9,8 +9,8 @@
 
 namespace zerofleet::trainer {
 
-// Both sides compute who owns what with one function (PartitionMap): this worker must come to what it was told.
-// FailedPrecondition if it did not.
+// Both sides compute who owns what with one function (PartitionMap), so this worker's result must equal its assignment.
+// FailedPrecondition if it does not.
 absl::Status CheckPartition(const v1::Assignment& assignment, const parallel::Group& data,
                             const coordinator::PartitionMap& partition);
 

@@ -11,7 +11,7 @@
 namespace zerofleet::trainer {
 namespace {
 
-constexpr int kAsManyAsItTakes = -1;  // rounds of a measurement
+constexpr int kAsManyAsItTakes = -1;  // a number of rounds: until the result is reliable
 
 }  // namespace
 

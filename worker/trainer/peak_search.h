@@ -9,7 +9,7 @@
 
 namespace zerofleet::trainer {
 
-// One process has one, through all views. What is found goes to the view's PeakMeter. Each call but Leaves is
+// A process has one PeakSearch for all its views. Its results go to the view's PeakMeter. Every call except Leave is
 // collective.
 class PeakSearch {
  public:
@@ -17,25 +17,25 @@ class PeakSearch {
   PeakSearch(device::Device& device, device::DType dtype, bool careful)
       : device_(device), dtype_(dtype), careful_(careful) {}
 
-  // A view begins. Whoever was in the last one knows what its ranks reached with care, in the mean, and a rank that is
-  // new is taken to reach as much: in a recovery its own measurement is brief, and only made if this process has none,
-  // since it holds up the steps after it.
+  // Called when a view begins. Ranks that were in the last view know what its ranks reached on average in careful
+  // measurements; a new rank is assumed to reach as much. In a recovery, where measuring holds up the steps after it, a
+  // rank measures only if this process has not measured yet, and briefly.
   absl::Status Begin(ViewParts& view, bool in_recovery);
-  // Between steps, at numbers on which all ranks agree; an asynchronous device is not measured again.
+  // Called between steps: measures again after some steps, the same ones on all ranks; never on an asynchronous device.
   absl::Status Again(ViewParts& view);
-  // The view ends.
+  // Called when the view ends.
   void Leave(const ViewParts& view);
 
  private:
-  // `rounds` of a product; 0: none, kAsManyAsItTakes: until the result is reliable. The datasheet's peak if there is
-  // one. Otherwise all ranks measure at the same time, so that they share the machine as they will in training.
+  // Measures `rounds` of a product (0: none; kAsManyAsItTakes: until the result is reliable), or takes the datasheet's
+  // peak if there is one. All ranks measure at the same time, so that they share the machine as they will in training.
   absl::Status Measure(ViewParts& view, int rounds);
 
   device::Device& device_;
   const device::DType dtype_;
   const bool careful_;
-  double mine_ = 0;  // FLOP/s of this process, as far as it was measured
-  double last_ = 0;  // of a rank of the last view, in the mean; 0 before the first
+  double mine_ = 0;  // FLOP/s of this process; 0 until it was measured
+  double last_ = 0;  // FLOP/s of a rank of the last view, on average; 0 before the first
 };
 
 }  // namespace zerofleet::trainer

@@ -15,7 +15,7 @@ void Note(const v1::Member& member, const parallel::Mesh& mesh, PeerAddresses& a
   if (member.rank() == mesh.replica_holder()) addresses.replica_holder = member.service_address();
 }
 
-// One page. All of the ranks wanted, and no others, must be in the answer.
+// Fetches one page. The answer must have all of the ranks wanted, and no others.
 absl::Status Fetch(const v1::PeersWanted& wanted, const parallel::Mesh& mesh, const AskForPeers& ask,
                    PeerAddresses& addresses) {
   ZF_ASSIGN_OR_RETURN(const v1::Peers peers, ask(wanted));

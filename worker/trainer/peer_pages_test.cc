@@ -64,7 +64,7 @@ TEST_F(PeerPages, ComeInPagesOfABoundedSize) {
   EXPECT_THAT(pages_, ElementsAre(64, 64, 22));
   ASSERT_EQ(addresses->transport.size(), 150u);
   for (int rank = 0; rank < 150; ++rank) EXPECT_EQ(addresses->transport[rank], absl::StrCat("t", rank));
-  EXPECT_EQ(addresses->replica_holder, "s1");  // two further, counted round
+  EXPECT_EQ(addresses->replica_holder, "s1");  // two places further, wrapping around
   pages_.clear();
   ASSERT_TRUE(Get(AssignmentOf(0, 64, 2)).ok());
   EXPECT_THAT(pages_, ElementsAre(64, 64));  // no empty page at the end

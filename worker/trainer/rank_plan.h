@@ -1,5 +1,5 @@
 // What a rank of a run is, before anything of it exists: its part of the model, what it stores where, how it runs the
-// model, and what follows from these alone. Computed once; the run, the planner and the fleet's digests read it.
+// model, and what follows from these. Computed once; the run, the planner and the fleet's digests read it.
 #ifndef ZEROFLEET_WORKER_TRAINER_RANK_PLAN_H_
 #define ZEROFLEET_WORKER_TRAINER_RANK_PLAN_H_
 
@@ -22,18 +22,19 @@ namespace zerofleet::trainer {
 // The type of parameters, activations, and gradients on the wire.
 device::DType ComputeType(const v1::Config& config);
 
-// How every rank runs the model. Errors as from CheckpointingOf.
+// How every rank runs the model. Returns the errors of CheckpointingOf.
 absl::StatusOr<model::ModelRun> ModelRunOf(const v1::Config& config);
 
-// What a rank of this data group keeps, and where. The configuration's optimizer is one that FindOptimizer knows.
+// What a rank of this data group keeps, and where. FindOptimizer must know the configuration's optimizer.
 zero::ZeroOptions ZeroOptionsOf(const v1::Config& config, const parallel::Group& data);
 
 class RankPlan {
  public:
-  // Errors as from ModelSpec::Create (a model that these many parts cannot share), FindOptimizer and CheckpointingOf.
+  // Returns the errors of ModelSpec::Create (a model that these many parts cannot share), FindOptimizer and
+  // CheckpointingOf.
   static absl::StatusOr<RankPlan> Of(const v1::Config& config, const parallel::Mesh& mesh);
 
-  const model::ModelSpec& spec() const { return spec_; }  // of this rank's part of the model
+  const model::ModelSpec& spec() const { return spec_; }  // this rank's part of the model
   const zero::ZeroLayout& layout() const { return layout_; }
   const model::ModelRun& run() const { return run_; }
 

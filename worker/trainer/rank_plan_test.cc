@@ -38,7 +38,7 @@ TEST(RankPlan, APartOfATensorGroupHasItsOwnTensors) {
   EXPECT_EQ(plan.run().sharing.parts, 2);
 }
 
-// As older checkpoints have their configuration: without the key.
+// As in the configuration of older checkpoints: without the key.
 TEST(RankPlan, NothingLeavesTheDeviceUnlessItIsSaid) {
   v1::Config config = PlainConfig();
   config.clear_offload();

@@ -76,7 +76,7 @@ v1::FlightRecord FlightOf(int rank, int world_size, const parallel::GroupCommuni
   if (entries.size() <= most) return record;
   std::stable_sort(entries.begin(), entries.end(),
                    [](const v1::FlightEntry& a, const v1::FlightEntry& b) { return a.began_ago() > b.began_ago(); });
-  entries.DeleteSubrange(0, entries.size() - most);  // the oldest
+  entries.DeleteSubrange(0, entries.size() - most);  // drops the oldest
   return record;
 }
 

@@ -14,11 +14,11 @@ namespace zerofleet::trainer {
 v1::RankReport BuildRankReport(int rank, const memory::Arena& device, const memory::Arena& host,
                                const parallel::GroupCommunicators& groups, const device::LinkTraffic& link);
 
-// The newest collectives of every group, as many of all together as the coordinator keeps of a view of `world_size`.
+// The newest collectives of all groups: as many, over all groups, as the coordinator keeps for a view of `world_size`.
 v1::FlightRecord FlightOf(int rank, int world_size, const parallel::GroupCommunicators& groups, double now);
 
 void ExportMemory(memory::Space space, const memory::ArenaFigures& figures, MetricsSink& metrics);
-// What has been copied since `before`, of the same view.
+// Exports what has been copied since `before`, a figure of the same view.
 void ExportLink(const device::LinkTraffic& link, const device::LinkTraffic& before, MetricsSink& metrics);
 void ObserveCollective(const collective::Communicator& communicator, const collective::CollectiveRecord& record,
                        MetricsSink& metrics);

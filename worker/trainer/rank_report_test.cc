@@ -42,7 +42,8 @@ TEST(RankReport, HoldsMemoryAndCollectives) {
   EXPECT_EQ(report.link(1).copies(), 3);
 }
 
-// What the coordinator would drop is not told: in a large view the newest few are left, of whichever group.
+// Entries that the coordinator would drop are not sent: in a large view only the newest few are left, of whichever
+// group.
 TEST(Flight, HasTheNewestAndNoMoreThanAreKept) {
   std::vector<std::unique_ptr<collective::Communicator>> groups;
   const auto run = [&](const std::string& name, const std::string& unit) {

@@ -1,5 +1,6 @@
-// A checkpoint of any number of ranks in any stage is loaded by any other, without a conversion: 8 x 4 ways to write
-// it, as many to read each, and every bit of every optimizer state and of the average of the weights the same.
+// A checkpoint of any number of ranks in any stage is loaded by any other, without a conversion: there are 8 x 4 ways
+// to write it and as many to read each, and every bit of every optimizer state and of the average of the weights must
+// be the same.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -28,7 +29,7 @@ namespace {
 
 constexpr int kMostRanks = 5, kStages = 4;
 
-// Sizes that none of the numbers of ranks divides.
+// A fleet whose sizes none of the numbers of ranks divides.
 zero::FleetSetup FleetOf(int stage, int ranks) {
   return {.model = model::TestModelConfig(2, 10, 2, 3, 13),
           .stage = stage,
@@ -69,7 +70,7 @@ v1::CheckpointManifest ManifestOfFleet(const zero::FleetSetup& setup, const mode
   return manifest;
 }
 
-// No two alike, in any vector or place.
+// A value that differs between any two vectors and places.
 float StateValue(size_t vector, int64_t flat) {
   return std::bit_cast<float>(static_cast<uint32_t>(0x3f800000u + (vector << 20) + static_cast<uint64_t>(flat) * 7));
 }
@@ -95,7 +96,7 @@ class ReshardTest : public testing::Test {
   }
   void TearDown() override { ASSERT_TRUE(RemoveTree(directory_).ok()); }
 
-  // Commits a checkpoint that this many ranks write in this stage. Its directory.
+  // Commits a checkpoint that this many ranks write in this stage; returns its directory.
   std::string Write(int stage, int ranks) const {
     const zero::FleetSetup setup = FleetOf(stage, ranks);
     v1::CheckpointManifest manifest = ManifestOfFleet(setup, *model::ModelSpec::Create(setup.model));

@@ -10,7 +10,7 @@
 namespace zerofleet::trainer {
 
 struct Rule {
-  std::vector<const char*> keys;  // the first is the one to change, and the one that is named
+  std::vector<const char*> keys;  // the first is the one to change and to name in messages
   bool (*violated)(const v1::Config& config);
   std::string (*message)(const v1::Config& config);  // what would be right, and why
 };

@@ -25,9 +25,9 @@ using Config = v1::Config;
 using absl::StrCat;
 
 constexpr double kLargestModel = 4e12;  // parameters; keeps every byte count far inside 64 bits
-constexpr double kMostTokens = 4e18;    // of a run; they are counted in 64 bits
+constexpr double kMostTokens = 4e18;    // tokens of a run; they are counted in 64 bits
 
-// The divisor of `whole` that is closest to `wish`, the smaller of two; `wish` may be anything from 1.
+// The divisor of `whole` that is closest to `wish`, the smaller of two; `wish` is at least 1.
 int64_t NearestDivisor(int64_t whole, int64_t wish) {
   for (int64_t away = 0; away < whole; ++away) {
     if (wish > away && whole % (wish - away) == 0) return wish - away;
@@ -36,7 +36,7 @@ int64_t NearestDivisor(int64_t whole, int64_t wish) {
   return 1;
 }
 
-// About as many as the model has.
+// About as many parameters as the model has.
 double Parameters(const Config& c) {
   const v1::ModelConfig& model = c.model();
   const double hidden = static_cast<double>(model.hidden());
@@ -103,7 +103,7 @@ std::string Delayed(const Config& c) {
   return StrCat("offload.delayed_update.after_steps ", c.offload().delayed_update().after_steps());
 }
 
-// Data-parallel ranks.
+// The number of data-parallel ranks.
 int64_t Groups(const Config& c) { return c.parallel().workers() / c.parallel().tensor(); }
 
 // "8 or 16": the multiples of `of` around `value`, without 0.
@@ -118,7 +118,7 @@ std::string UnevenBatch(const Config& c) {
     return StrCat(global, " is not a multiple of batch.micro_sequences, ", micro, "; ", Around(global, micro), " is");
   }
   const bool tensor = c.parallel().tensor() > 1;
-  if (micro == std::max<int64_t>(1, global / groups)) {  // as by default
+  if (micro == std::max<int64_t>(1, global / groups)) {  // the default of batch.micro_sequences
     const std::string sharers =
         tensor ? StrCat(groups, " tensor groups of ", c.parallel().tensor(), " workers") : StrCat(groups, " workers");
     return StrCat(global, " cannot be shared equally by ", sharers, "; ", Around(global, groups), " can");
@@ -478,7 +478,7 @@ const std::vector<Rule>& CheckpointsAndRestarts() {
   return rules;
 }
 
-// A check that has nothing to compare would be a promise that is not kept.
+// Rules for a check that compares ranks. With nothing to compare, the check would be a promise that is not kept.
 template <int64_t (v1::IntegrityConfig::*kEvery)() const>
 std::vector<Rule> Comparison(const char* key) {
   return {

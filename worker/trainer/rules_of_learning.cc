@@ -17,7 +17,7 @@ using LearningConfig = v1::Config;
 
 bool KeepsWeights(const LearningConfig& c) { return c.model().lora().rank() > 0 || c.model().freeze_size() > 0; }
 
-// What is wrong with names of tensors and products.
+// What is wrong with the configured names of tensors and products; empty if nothing is.
 std::string TrainedError(const LearningConfig& c) {
   if (!KeepsWeights(c)) return "";
   const absl::Status status = model::ModelSpec::Create(c.model()).status();
@@ -30,7 +30,7 @@ bool LacksRank(const LearningConfig& c) { return c.model().has_lora() && c.model
 
 std::string NeedsRank(const LearningConfig&) { return "needs model.lora.rank, such as 16; or leave model.lora out"; }
 
-// The smaller side of the largest product that has adapters: of that rank an adapter can be any matrix.
+// The smaller side of the largest product that has adapters: an adapter of that rank can be any matrix.
 int64_t FullRank(const LearningConfig& c) {
   const absl::StatusOr<model::ModelSpec> spec = model::ModelSpec::Create(c.model());
   if (!spec.ok()) return INT64_MAX;

@@ -1,4 +1,4 @@
-// Rules about what is trained and how (rules.h): adapters and frozen tensors; optimizer, schedule and loss, evaluations
+// Rules about what is trained and how (rules.h): adapters and frozen tensors; optimizer, schedule and loss; evaluations
 // that end a run.
 #ifndef ZEROFLEET_WORKER_TRAINER_RULES_OF_LEARNING_H_
 #define ZEROFLEET_WORKER_TRAINER_RULES_OF_LEARNING_H_

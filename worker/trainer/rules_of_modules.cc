@@ -13,7 +13,7 @@ using ModuleConfig = v1::Config;
 
 bool IsModule(const ModuleConfig& c) { return model::IsForeign(c.model()); }
 
-// A key of the model that a built-in family alone has, if one is set.
+// A key of the model that only built-in families have, if one is set.
 std::string KeyOfFamilies(const v1::ModelConfig& model) {
   std::vector<const google::protobuf::FieldDescriptor*> set;
   model.GetReflection()->ListFields(model, &set);

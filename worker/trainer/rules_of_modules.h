@@ -8,7 +8,7 @@
 
 namespace zerofleet::trainer {
 
-// The first of all: rules that follow are about families, or take for granted that a model has layers.
+// They come first: later rules are about families, or assume that a model has layers.
 const std::vector<Rule>& ModuleRules();
 
 }  // namespace zerofleet::trainer

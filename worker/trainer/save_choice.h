@@ -18,22 +18,22 @@ namespace zerofleet::trainer {
 
 struct SaveChoice {
   zero::SaveFrom from;
-  std::string reason;                  // why `auto` is that; empty where the configuration says it
-  int64_t memory_bytes, stream_bytes;  // what either needs of the host's memory beside the states
-  memory::MemoryPlan plan;             // with what was chosen
+  std::string reason;                  // why `auto` means that; empty where the configuration chooses
+  int64_t memory_bytes, stream_bytes;  // host memory that each choice needs in addition to the states
+  memory::MemoryPlan plan;             // the memory plan with that choice
 
   const char* word() const { return from == zero::SaveFrom::kSnapshot ? "memory" : "stream"; }
 };
 
-// `auto` is `memory`, which holds no step up, unless no update follows a save (checkpoint.every_steps is 0), or the
-// copy would take the plan over memory.host_limit. Ranks may choose differently: their files do not.
+// `auto` means `memory`, which holds no step up, unless no update follows a save (checkpoint.every_steps is 0), or the
+// copy would take the plan over memory.host_limit. Ranks may choose differently; their files are the same either way.
 SaveChoice ChooseSaves(const v1::Config& config, const model::Model& model, const zero::ZeroLayout& layout,
                        const device::Device& device);
 
-// The same of a rank at this place, of which nothing exists. `device` has as many compute threads as the run's: scratch
-// memory grows with them. Errors as from RankPlan::Of.
+// The same for a rank at this place in the mesh before any of it exists. `device` has as many compute threads as the
+// run's: scratch memory grows with them. Returns the errors of RankPlan::Of.
 absl::StatusOr<SaveChoice> PlanRankSaves(const v1::Config& config, const parallel::Mesh& mesh, device::Device& device);
-// Every buffer of it, as the run will reserve it.
+// Every buffer of such a rank, as the run will reserve it.
 absl::StatusOr<memory::MemoryPlan> PlanRankMemory(const v1::Config& config, const parallel::Mesh& mesh,
                                                   device::Device& device);
 

@@ -1,4 +1,4 @@
-// What `checkpoint.snapshot` comes to, and what it costs.
+// What `checkpoint.snapshot` results in, and what that costs.
 #include "worker/trainer/save_choice.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 using zero::SaveFrom;
 
-// A GPU to whoever asks where states lie.
+// A device that looks like a GPU to code that asks where states are.
 class DistantDevice : public device::CpuDevice {
  public:
   DistantDevice() : device::CpuDevice(1) {}
@@ -79,7 +79,7 @@ TEST_F(SaveChoiceTest, AutoIsStreamWhereNoUpdateFollows) {
   EXPECT_EQ(Choose().reason, "no update follows the save at the end");
 }
 
-// Two buffers of at most 4 MiB; states that offload keeps in the host's memory need none.
+// Staging takes two buffers of at most 4 MiB; states that offload keeps in host memory need none.
 TEST_F(SaveChoiceTest, WhatTheHostCannotReadIsStaged) {
   distant_ = true;
   config_.mutable_checkpoint()->set_snapshot("stream");
@@ -89,7 +89,8 @@ TEST_F(SaveChoiceTest, WhatTheHostCannotReadIsStaged) {
   EXPECT_EQ(Choose({.stage = 2, .rank = 0, .world_size = 2, .placement = zero::kStatesOnHost}).from, SaveFrom::kStates);
 }
 
-// There a copy is put together; states in a file, say, are not read while they are written.
+// A copy is assembled from several memories; states in a file, for instance, cannot be read while they are being
+// written.
 TEST_F(SaveChoiceTest, AutoIsMemoryWhereTheStatesAreNotInOneMemory) {
   config_.mutable_checkpoint()->set_every_steps(0);
   const SaveChoice half = Choose({.stage = 2,

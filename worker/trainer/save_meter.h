@@ -1,5 +1,5 @@
-// How far the write of a shard is: noted by whoever writes, told with the heartbeats, so that the coordinator can tell
-// slow storage from storage that hangs.
+// How far the write of a shard is: noted by the writer, reported with the heartbeats, so that the coordinator can
+// distinguish slow storage from storage that hangs.
 #ifndef ZEROFLEET_WORKER_TRAINER_SAVE_METER_H_
 #define ZEROFLEET_WORKER_TRAINER_SAVE_METER_H_
 
@@ -18,7 +18,7 @@ class SaveMeter {
   void Begin(int64_t step);
   void Add(int64_t bytes);
   void End();
-  // Nothing while no save is being written.
+  // Empty while no save is being written.
   std::optional<v1::SaveProgress> progress() const;
 
  private:

@@ -10,21 +10,21 @@
 
 namespace zerofleet::trainer {
 
-// Thread-safe. `generation` is that of the view for which a call is made; Unavailable or Aborted once that is over.
+// Thread-safe. `generation` is that of the view for which a call is made; once that view is over, calls return
+// Unavailable or Aborted.
 class SnapshotPeers {
  public:
   virtual ~SnapshotPeers() = default;
 
-  // Sends to the worker whose service is at `address`; returns when that holds it. What the peer answers, or
-  // DeadlineExceeded after `limit_seconds`.
+  // Sends the snapshot to the worker whose service is at `address`; returns the peer's answer once the peer holds it,
+  // or DeadlineExceeded after `limit_seconds`.
   virtual absl::Status Put(const std::string& address, uint64_t generation, double limit_seconds,
                            OutgoingSnapshot& snapshot) = 0;
-  // Asks that worker for `shard`.
+  // Fetches `shard` from that worker.
   virtual absl::Status Get(const std::string& address, uint64_t generation, double limit_seconds,
                            const v1::SnapshotShard& shard, IncomingSnapshot& snapshot) = 0;
 
-  // The views of generations before this one are over: ends their calls, now or when they are made. Called by any
-  // thread.
+  // Called by any thread when the views of earlier generations are over: ends their calls, now or when they are made.
   virtual void EndViewsBefore(uint64_t generation) = 0;
 };
 

@@ -28,7 +28,7 @@ void SnapshotRounds::EndView() {
 void SnapshotRounds::Taken(const v1::SnapshotShard& shard) {
   const int64_t step = shard.snapshot().step();
   due_ = (step / every_ + 1) * every_;
-  if (sender_.joinable()) sender_.join();  // it has sent all there was
+  if (sender_.joinable()) sender_.join();  // it has nothing left to send
   NoteFailure();
   sending_ = !holder_.empty();
   sender_ = std::thread([this, shard] { SealAndSend(shard); });
@@ -42,7 +42,7 @@ void SnapshotRounds::SealAndSend(const v1::SnapshotShard& shard) {
   sending_ = false;
 }
 
-// Not when it happens: it may be the first sign of the view's end.
+// Called later than the failure, which may be the first sign of the view's end.
 void SnapshotRounds::NoteFailure() {
   if (failure_.ok() || std::exchange(noted_, true)) return;
   note_(absl::StrCat("a snapshot could not be copied to ", holder_, ": ", failure_.message(),

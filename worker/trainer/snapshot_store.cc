@@ -113,7 +113,7 @@ void SnapshotStore::Seal(const v1::SnapshotShard& shard) {
 
 absl::StatusOr<v1::ReplicaHeader> SnapshotStore::CopyTo(const v1::SnapshotId& snapshot, zero::TrainingState& state,
                                                         device::Device& device, device::Stream& stream) {
-  Snapshot* found = nullptr;  // of this rank's own part, which no other thread changes
+  Snapshot* found = nullptr;  // this rank's own part, which no other thread changes
   v1::ReplicaHeader header;
   {
     absl::MutexLock lock(&mutex_);

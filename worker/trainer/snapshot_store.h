@@ -1,8 +1,8 @@
 // The snapshots that a worker keeps at intervals: its own last two, and copies of another rank's last two.
 //
-// Two, because a snapshot counts only when every rank has it, and where copies are kept, every copy too: until then the
-// one before must be there (snapshot_rounds.h). A view that has loaded a snapshot keeps that one; one that has loaded
-// anything else begins with none, so that nothing is left of steps which the run has given up.
+// There are two because a snapshot counts only when every rank has it, and where copies are kept, every copy too: until
+// then the previous one must be kept (snapshot_rounds.h). A view that has loaded a snapshot keeps only that one; a view
+// that has loaded anything else begins with none, so that nothing is left of steps that the run has given up.
 #ifndef ZEROFLEET_WORKER_TRAINER_SNAPSHOT_STORE_H_
 #define ZEROFLEET_WORKER_TRAINER_SNAPSHOT_STORE_H_
 
@@ -33,73 +33,73 @@ namespace zerofleet::trainer {
 struct SnapshotPlace {
   uint64_t generation = 0;
   int rank = 0, world_size = 1;
-  int64_t bytes = 0;       // that this rank stores
-  int64_t most_bytes = 0;  // that any rank stores
-  int replica_owner = -1;  // the rank of which it keeps copies; -1: of none
+  int64_t bytes = 0;       // what this rank stores
+  int64_t most_bytes = 0;  // the most that any rank stores
+  int replica_owner = -1;  // the rank whose copies it keeps; -1: none
   int64_t replica_bytes = 0;
   v1::Config config = {};
 };
 
-// Which part of which snapshot this is.
+// Which part of which snapshot `header` describes.
 v1::SnapshotShard ShardOf(const v1::ReplicaHeader& header);
 
-// Thread-safe; Take, CopyTo and what concerns views is called by the trainer's thread alone, Seal by it or another that
-// ends before it takes the next but one.
+// Thread-safe; but only the trainer's thread calls Take, CopyTo and the functions about views, and Seal is called by it
+// or by a thread that ends before the trainer's takes the next snapshot but one.
 class SnapshotStore {
  public:
-  // Reserves what the place needs, or keeps it from the view before; ResourceExhausted if the host does not have it.
+  // Reserves what the place needs, or keeps it from the previous view; ResourceExhausted if the host does not have it.
   absl::Status EnterView(SnapshotPlace place, memory::Arena& arena);
-  // Until the next EnterView no copy is taken in. What is held stays.
+  // Until the next EnterView no copy is accepted. Snapshots that are held stay.
   void LeaveView();
-  // Gives up all memory; before the device is.
+  // Gives up all memory; called before the device is destroyed.
   void Release();
 
-  // This rank's part of the step that `manifest` (without tensors and files) describes, over the older of its own. It
-  // counts for nothing until it is sealed.
+  // Takes this rank's part of the step that `manifest` (without tensors and files) describes, overwriting the older of
+  // its own snapshots. It does not count as held until it is sealed.
   absl::StatusOr<v1::SnapshotShard> Take(const v1::CheckpointManifest& manifest, const zero::TrainingState& state,
                                          device::Device& device, device::Stream& stream);
-  // Digests what was taken: one read of its memory, during which steps go on.
+  // Digests and seals a snapshot that was taken: one read of its memory, during which steps go on.
   void Seal(const v1::SnapshotShard& shard);
-  // Into the state, if it is this rank's part, whole; with what it says of itself. NotFound if it is not here. DataLoss
-  // if its bytes have changed since they were sealed; it is then here no longer.
+  // Copies this rank's whole part of the snapshot into the state; returns its header. NotFound if the part is not held.
+  // DataLoss if its bytes have changed since they were sealed; it is then dropped.
   absl::StatusOr<v1::ReplicaHeader> CopyTo(const v1::SnapshotId& snapshot, zero::TrainingState& state,
                                            device::Device& device, device::Stream& stream);
-  // Drops every other snapshot; all without one.
+  // Drops every other snapshot; without an argument all.
   void KeepOnly(const std::optional<v1::SnapshotId>& snapshot);
-  // All that is whole.
+  // All sealed parts, its own and copies.
   std::vector<v1::SnapshotShard> Held() const;
 
-  // What another worker reads of a snapshot that is here whole; NotFound, also once it has been overwritten.
+  // What another worker reads of a sealed snapshot. NotFound if it is not held, or has been overwritten.
   struct Description {
     v1::ReplicaHeader header;
-    std::string digest;  // of the rank that took it
+    std::string digest;  // as computed by the rank that took it
   };
   absl::StatusOr<Description> Describe(const v1::SnapshotShard& shard) const;
-  // `into` is then these bytes and nothing else.
+  // Replaces `into` by these bytes.
   absl::Status Read(const v1::SnapshotShard& shard, int64_t offset, int64_t bytes, std::string& into) const;
 
-  // Whether this is the rank's own part in this view, `wanted`. InvalidArgument says what is wrong.
+  // Checks that `header` describes `wanted`, the rank's own part in this view. InvalidArgument says what is wrong.
   absl::Status CheckOwn(const v1::ReplicaHeader& header, const v1::SnapshotShard& wanted) const;
 
-  // What another worker writes: a copy of its own, which only the rank before may send, of the view's generation and of
-  // the size that this rank owns. InvalidArgument or FailedPrecondition says what is wrong. The transfer's number,
-  // which a later transfer to the same place ends.
+  // For a worker that sends a copy of its own part: only the replica's owner may, in the view's generation and with the
+  // owner's size. InvalidArgument or FailedPrecondition says what is wrong. BeginReplica returns the transfer's number;
+  // a later transfer to the same slot ends this one.
   absl::StatusOr<uint64_t> BeginReplica(const v1::ReplicaHeader& header);
   absl::Status Append(uint64_t transfer, std::span<const std::byte> data);
-  // All has arrived, and its digest is `digest`.
+  // Called when all has arrived; `digest` is its digest.
   absl::Status End(uint64_t transfer, const std::string& digest);
 
  private:
   struct Slot {
     explicit Slot(std::string row) : snapshot(std::move(row)) {}
     Snapshot snapshot;
-    uint64_t transfer = 0;  // of a copy, in progress; 0: none
+    uint64_t transfer = 0;  // number of a copy's transfer in progress; 0: none
     v1::ReplicaHeader arriving;
     int64_t arrived = 0;  // bytes
   };
   using Slots = std::array<Slot, zero::kSnapshotsKept>;
 
-  // The slot without a snapshot, else the one with the oldest.
+  // The slot without a snapshot, otherwise the one with the oldest.
   static Slot& Oldest(Slots& slots);
   const Slot* Find(const v1::SnapshotShard& shard) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   absl::Status CheckHeader(const v1::ReplicaHeader& header, int rank, int64_t bytes) const

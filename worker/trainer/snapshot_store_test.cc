@@ -1,4 +1,4 @@
-// What a store takes in, keeps and gives out, and what it refuses; and snapshots on their way between two.
+// What a store accepts, keeps, gives out and refuses; and snapshots on their way between two stores.
 #include "worker/trainer/snapshot_store.h"
 
 #include <algorithm>
@@ -134,7 +134,8 @@ TEST_F(SnapshotStoreTest, TheLastTwoAreKeptAndComeBack) {
   });
 }
 
-// A bit of one of the two changes: it is found, and that one is held no longer. The copy made of it is refused.
+// A bit of one of the two snapshots changes: this is detected, and the snapshot is dropped. A copy made from it is
+// refused.
 TEST_F(SnapshotStoreTest, WhatHasChangedInMemoryIsNotLoaded) {
   WithRank([this](zero::TestRank& rank) {
     ForgetfulCpu forgetful;
@@ -160,7 +161,7 @@ TEST_F(SnapshotStoreTest, WhatHasChangedInMemoryIsNotLoaded) {
   });
 }
 
-// A rank's snapshot goes to the store that keeps its copies; from there a replacement in its place gets it.
+// A rank's snapshot goes to the store that keeps its copies; a replacement in the rank's place fetches it from there.
 TEST_F(SnapshotStoreTest, ACopyIsFetchedByTheReplacement) {
   WithRank([this](zero::TestRank& rank) {
     SnapshotStore owner, replacement;
@@ -190,13 +191,13 @@ TEST_F(SnapshotStoreTest, ACopyIsFetchedByTheReplacement) {
     EXPECT_TRUE(fetched.complete());
     EXPECT_EQ(state.header().manifest().data_cursor().samples_consumed(), 12);
     EXPECT_EQ(MasterOf(rank), master);
-    EXPECT_TRUE(replacement.Held().empty());  // it is in the state alone
+    EXPECT_TRUE(replacement.Held().empty());  // it is only in the state
     owner.Release();
     replacement.Release();
   });
 }
 
-// The keeper cuts the part where it likes, and may lie about it.
+// The keeper may cut the part anywhere, and may lie about it.
 TEST_F(SnapshotStoreTest, AReplacementBelievesNoPart) {
   WithRank([this](zero::TestRank& rank) {
     const auto arena = Arena(rank, bytes_);
@@ -273,7 +274,7 @@ TEST_F(SnapshotStoreTest, WhatDoesNotBelongHereIsRefused) {
     EXPECT_THAT(refused(Header(3)), HasSubstr("that of step 3 is held already"));
     const uint64_t partial = store_.BeginReplica(Header(4)).value();
     EXPECT_TRUE(absl::IsDataLoss(store_.End(partial, "d")));
-    EXPECT_THAT(StepsOf(store_, 2), testing::ElementsAre(3));  // the one before is still there
+    EXPECT_THAT(StepsOf(store_, 2), testing::ElementsAre(3));  // the previous one is still there
     const uint64_t late = store_.BeginReplica(Header(5)).value();
     store_.LeaveView();
     EXPECT_TRUE(absl::IsAborted(store_.Append(late, all)));
@@ -307,7 +308,7 @@ TEST_F(SnapshotStoreTest, AChangedByteOrAPieceOutOfOrderIsFound) {
     v1::ReplicaPiece header;
     *header.mutable_header() = Header(2);
     ASSERT_TRUE(large.Take(header).ok());
-    EXPECT_TRUE(absl::IsInvalidArgument(large.Take(header)));  // again
+    EXPECT_TRUE(absl::IsInvalidArgument(large.Take(header)));  // a second header
     data.set_data(std::string(kSnapshotPieceBytes + 1, 'x'));
     EXPECT_THAT(std::string(large.Take(data).message()), HasSubstr("at most 1048576 are allowed"));
     owner.Release();

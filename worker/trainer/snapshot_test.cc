@@ -121,7 +121,7 @@ TEST_F(SnapshotTest, IsTakenForTheVeryFileThatItWasWrittenTo) {
     other = committed;
     other.mutable_files(0)->set_xxh3_128("ab");
     EXPECT_FALSE(IsIn(snapshot, other, {}, ranges));
-    Take(rank, snapshot, ManifestOf(3, 5));  // the file is of what it held before
+    Take(rank, snapshot, ManifestOf(3, 5));  // the file is that of its earlier contents
     EXPECT_FALSE(IsIn(snapshot, committed, {}, ranges));
   });
 }

@@ -25,7 +25,7 @@ absl::StatusOr<std::optional<v1::ReplicaPiece>> OutgoingSnapshot::Next() {
     return piece;
   }
   over_ = true;
-  // The digest of the rank that took it: what has changed since is found by whoever gets the copy.
+  // The digest comes from the rank that took the snapshot, so the receiver detects bytes that have changed since.
   piece.set_xxh3_128(description_->digest);
   return piece;
 }

@@ -12,7 +12,7 @@ SpikeRule::SpikeRule(const v1::DivergenceConfig& config, const std::vector<doubl
 }
 
 void SpikeRule::Add(double loss) {
-  if (loss == 0) return;  // of a step in which no token counts
+  if (loss == 0) return;  // no token of the step counts
   window_.push_back(loss);
   if (static_cast<int64_t>(window_.size()) > config_.window_steps()) window_.pop_front();
 }

@@ -1,4 +1,4 @@
-// Medians, windows, and losses that were told.
+// Medians, windows, and losses from the coordinator.
 #include "worker/trainer/spike_rule.h"
 
 #include "gmock/gmock.h"
@@ -21,7 +21,7 @@ TEST(SpikeRule, ALossAboveTheFactorTimesTheMedianIsASpike) {
   EXPECT_EQ(rule.Judge(12), "");   // the median of 9, 1, 3, 100 is 6
   EXPECT_EQ(rule.Judge(15.1),
             "loss 15.1, more than 2 times the median of the last 4 steps, 7.5 (divergence.spike_factor)");
-  EXPECT_EQ(rule.Judge(0), "");     // of a step in which no token counts: not added
+  EXPECT_EQ(rule.Judge(0), "");     // no token of that step counts, so it is not added
   EXPECT_NE(rule.Judge(15.1), "");  // the first was not added to 1, 3, 100, 12
   EXPECT_EQ(rule.Judge(15), "");
 }

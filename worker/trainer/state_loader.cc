@@ -21,8 +21,8 @@ namespace zerofleet::trainer {
 
 namespace {
 
-// What is wrong with the checkpoint that frozen weights come from: neither `step_dir` is damaged then, which is what
-// the coordinator would look for, nor the reader.
+// The error for a damaged or missing checkpoint of frozen weights. The code says that neither `step_dir`, where the
+// coordinator would look for damage, nor the reader is at fault.
 absl::Status NoFaultOf(const std::string& step_dir, const absl::Status& base) {
   if (!absl::IsDataLoss(base) && !absl::IsNotFound(base)) return Annotate(base, "init_from");
   return absl::OutOfRangeError(
@@ -59,7 +59,7 @@ absl::StatusOr<LoadedFrom> StateLoader::Load(const std::string& step_dir, const 
     if (kept) ZF_RETURN_IF_ERROR(copied);
     if (!kept) note(absl::StrCat(copied.message(), "; reading ", step_dir, " instead"));
   }
-  // A checkpoint of step 0 may have been written for another optimizer: its weights are what counts.
+  // A checkpoint of step 0 may have been written for another optimizer: only its weights count.
   const bool same_optimizer =
       std::string_view(checkpoint::StoredOptimizer(manifest).name) == view_.layout.optimizer().name;
   if (!kept) ZF_RETURN_IF_ERROR(ReadShards(step_dir, manifest, same_optimizer));
@@ -69,9 +69,9 @@ absl::StatusOr<LoadedFrom> StateLoader::Load(const std::string& step_dir, const 
   view_.loaded_samples = manifest.data_cursor().samples_consumed();
   view_.loaded_best = manifest.best();
   const v1::EvaluateConfig &was = manifest.config().evaluate(), &is = config_.evaluate();
-  if (was.best() != is.best() || was.weights() != is.weights()) view_.loaded_best.Clear();  // another loss
+  if (was.best() != is.best() || was.weights() != is.weights()) view_.loaded_best.Clear();  // of another loss
   view_.loaded_receipt = manifest.receipt();
-  view_.loaded_receipt.clear_previous_xxh3_128();  // the coordinator's to say
+  view_.loaded_receipt.clear_previous_xxh3_128();  // set by the coordinator
   view_.loaded_control = ControlOf(manifest);
   view_.loaded_own_part = false;
   return kept ? LoadedFrom::kMemory : LoadedFrom::kStorage;
@@ -193,11 +193,11 @@ absl::Status StateLoader::LoadFrozen() {
 absl::Status StateLoader::ReadShards(const std::string& step_dir, const v1::CheckpointManifest& manifest,
                                      bool with_states) {
   zero::TrainingState& state = view_.engine->state();
-  if (view_.spec.part().count > 1) {  // the vocabulary's padding
+  if (view_.spec.part().count > 1) {  // for the vocabulary's padding, which is not loaded
     ZF_RETURN_IF_ERROR(state.Clear(device_.ops(), *view_.stream));
   }
   if (!with_states) ZF_RETURN_IF_ERROR(view_.engine->Initialize(config_.seed()));
-  // An average that is not stored begins with the weights; one that is not kept is left out.
+  // An average that is not stored begins with the weights; a stored one that is no longer kept is left out.
   const bool averages = view_.layout.optimizer().averages();
   const bool begins = averages && !(with_states && checkpoint::StoredOptimizer(manifest).averages());
   return checkpoint::LoadRanges(

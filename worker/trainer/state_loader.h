@@ -1,5 +1,5 @@
-// Where a rank's training state comes from when it enters a view: a checkpoint, what its last save has left in memory,
-// a snapshot, a peer's copy, or other weights.
+// Where a rank's training state comes from when it enters a view: a checkpoint, the snapshot that its last save has
+// left in memory, a snapshot taken at intervals, a peer's copy, or other weights.
 #ifndef ZEROFLEET_WORKER_TRAINER_STATE_LOADER_H_
 #define ZEROFLEET_WORKER_TRAINER_STATE_LOADER_H_
 
@@ -26,14 +26,14 @@ namespace zerofleet::trainer {
 
 enum class LoadedFrom { kStorage, kMemory };
 
-// Whether `saved` is what a file of this committed checkpoint holds: the same step and generation, and byte for byte
-// the same file by its digest, which has these ranges (PartitionMap::StoredRanges) of this part of the model. Only then
-// does a rank that owns them return to the checkpoint without reading.
+// Whether `saved` holds what a file of this committed checkpoint holds: it has the same step and generation, and its
+// file is among the checkpoint's, byte for byte by the digest, with these ranges (PartitionMap::StoredRanges) of this
+// part of the model. Only then may a rank that owns the ranges return to the checkpoint without reading.
 bool IsIn(const Snapshot& saved, const v1::CheckpointManifest& committed, const model::ModelPart& part,
           const std::vector<coordinator::PlacedRange>& ranges);
 
-// No collective runs, so ranks may fail independently. What was loaded is noted in the view's parts. Borrows all it is
-// made of, for as long as it lives.
+// No collective runs, so ranks may fail independently. What was loaded is noted in the view's parts. Everything passed
+// to the constructor must outlive this object.
 class StateLoader {
  public:
   StateLoader(const v1::Config& config, const model::ModelSpec& whole_model, device::Device& device,
@@ -48,41 +48,41 @@ class StateLoader {
         snapshots_(snapshots),
         view_(view) {}
 
-  // This rank's part of the checkpoint that was committed to `step_dir`. Reads no shard if the snapshot of the last
-  // save is all that this rank needs of it, and unchanged: `note` is called with a line if it is not, and with one on
-  // rank 0 if the data, or what it computes with, are not those of the checkpoint. FailedPrecondition for that on any
-  // rank with data.on_change: refuse, unless they only grew.
+  // Loads this rank's part of the checkpoint that was committed to `step_dir`. Reads no shard if the snapshot of the
+  // last save is all that this rank needs of it and is unchanged; `note` is called with a line if it has changed. Rank
+  // 0 also calls `note` if the data, or what it computes with, differ from the checkpoint's. Other data are
+  // FailedPrecondition on any rank with data.on_change: refuse, unless they only grew.
   absl::StatusOr<LoadedFrom> Load(const std::string& step_dir, const checkpoint::ManifestIdentity& committed,
                                   const std::function<void(const std::string&)>& note);
-  // The weights of a checkpoint, of any step and optimizer, for a run that begins at step 0: everything else is as in a
-  // run that begins from the seed.
+  // Loads the weights of a checkpoint, of any step and optimizer, for a run that begins at step 0; everything else is
+  // as in a run that begins from the seed.
   absl::Status LoadWeights(const std::string& step_dir);
-  // This rank's part of a snapshot that is in its store. NotFound if it is not, DataLoss if it has changed.
+  // Loads this rank's part of a snapshot from its store. NotFound if it is not there, DataLoss if it has changed.
   absl::Status Restore(const v1::SnapshotId& snapshot);
-  // The same from a peer, past the store: `get` has the part come, as SnapshotPeers::Get does. After an error the state
-  // must be loaded from elsewhere.
+  // The same from a peer, without the store: `get` fetches the part, as SnapshotPeers::Get does. After an error the
+  // state must be loaded from elsewhere.
   absl::Status RestoreFromPeer(const v1::SnapshotId& snapshot,
                                const std::function<absl::Status(const v1::SnapshotShard&, IncomingSnapshot&)>& get);
 
  private:
   absl::Status HasLoaded(const v1::ReplicaHeader& part);
-  // OutOfRange where the frozen weights that were read are not those beside which `state` was trained.
+  // OutOfRange where the frozen weights that were read are not those that `state` was trained with.
   absl::Status CheckBase(const v1::CheckpointManifest& manifest, const std::string& state) const;
-  // Every rank compares what it reads itself.
+  // Compares the data with the checkpoint's; every rank compares what it reads itself.
   absl::Status CheckData(const v1::CheckpointManifest& manifest, const std::string& step_dir,
                          const std::function<void(const std::string&)>& note) const;
-  // Rank 0 says what decides bits and is another than when the checkpoint was written: what it computes with and, in
-  // the order of samples, what a micro-batch is and how the model is divided.
+  // Rank 0 notes what decides bits and has changed since the checkpoint was written: what it computes with and, in the
+  // order of samples, the size of a micro-batch and how the model is divided.
   void NoteOtherBits(const v1::CheckpointManifest& manifest, const std::string& step_dir,
                      const std::function<void(const std::string&)>& note) const;
-  // Rank 0 says that an average of the weights begins here, or ends.
+  // Rank 0 notes that an average of the weights begins here, or ends.
   void NoteAverage(const v1::CheckpointManifest& manifest, const std::string& step_dir,
                    const std::function<void(const std::string&)>& note) const;
-  // The weights of frozen units that rest with this rank, from config.init_from.
+  // Loads the weights of frozen units that rest with this rank, from config.init_from.
   absl::Status LoadFrozen();
-  // Without the optimizer's states, the checkpoint's, those are as at step 0.
+  // With `with_states` false, the optimizer's states become those of step 0 instead of the checkpoint's.
   absl::Status ReadShards(const std::string& step_dir, const v1::CheckpointManifest& manifest, bool with_states);
-  // The counts of a checkpoint of another precision are kept; the loss scale then starts anew.
+  // From a checkpoint of another precision the counts are kept, and the loss scale starts at its first value.
   device::StepControl ControlOf(const v1::CheckpointManifest& manifest) const;
 
   const v1::Config& config_;

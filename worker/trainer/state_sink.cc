@@ -41,7 +41,7 @@ absl::Status StateSink::Append(std::span<const std::byte> data) {
     if (run.elements == 0) missing_.pop_back();
     data = data.subspan(static_cast<size_t>(bytes));
   }
-  return stream_.Synchronize();  // the data is the caller's again
+  return stream_.Synchronize();  // the caller may now overwrite the data
 }
 
 absl::Status StateSink::End(const std::string&) {

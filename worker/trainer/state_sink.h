@@ -1,4 +1,4 @@
-// This rank's own part of a snapshot, from a peer's memory into the state: it is not kept beside it.
+// This rank's own part of a snapshot, written from a peer's memory into the state without a copy in between.
 #ifndef ZEROFLEET_WORKER_TRAINER_STATE_SINK_H_
 #define ZEROFLEET_WORKER_TRAINER_STATE_SINK_H_
 
@@ -19,10 +19,10 @@
 
 namespace zerofleet::trainer {
 
-// After an error the state must be loaded from elsewhere: a part of it may have been overwritten.
+// After an error the state must be loaded from elsewhere: part of it may have been overwritten.
 class StateSink final : public SnapshotSink {
  public:
-  // `store` is in the view for which `wanted` is loaded. All outlive this.
+  // `store` is in the view for which `wanted` is loaded. All arguments must outlive this object.
   StateSink(const SnapshotStore& store, v1::SnapshotShard wanted, zero::TrainingState& state, device::Device& device,
             device::Stream& stream);
 
@@ -30,7 +30,7 @@ class StateSink final : public SnapshotSink {
   absl::Status Append(std::span<const std::byte> data) override;
   absl::Status End(const std::string& digest) override;
 
-  // What the part says of itself, once it has begun to come.
+  // The part's header, once it has begun to come.
   const v1::ReplicaHeader& header() const { return header_; }
 
  private:
@@ -46,7 +46,7 @@ class StateSink final : public SnapshotSink {
   device::Device& device_;
   device::Stream& stream_;
   v1::ReplicaHeader header_;
-  std::vector<Run> missing_;  // in the reverse of the order in which they come
+  std::vector<Run> missing_;  // in the reverse of the order in which they arrive
 };
 
 }  // namespace zerofleet::trainer

@@ -152,8 +152,8 @@ std::string StepTrace::Json() const {
       add(MetadataLine(rank, lane, "thread_sort_index", absl::StrCat("\"sort_index\":", lane)));
     }
   }
-  // Readers cut off what is below a nanosecond, and drop a span that begins before the one before it in its lane ends:
-  // a span is written a nanosecond short.
+  // Readers cut off fractions of a nanosecond, and drop a span that begins before the previous one in its lane has
+  // ended; so a span is written a nanosecond short.
   for (const Span& span : spans_) {
     const int64_t began = Nanoseconds(span.began - first), ended = Nanoseconds(span.ended - first);
     add(absl::StrFormat(R"({"ph":"X","pid":%d,"tid":%d,"ts":%s,"dur":%s,"name":%s,"args":{%s}})", span.rank, span.lane,

@@ -2,8 +2,8 @@
 // Chrome's about:tracing open.
 //
 // A process of the file is a rank, its threads are the lanes below. Times are microseconds since the first span; the
-// file says when that was by the Unix clock, which has no room for nanoseconds in a double. `zerofleet train` puts the
-// files of all ranks on one axis (cli/report/trace_parts.h).
+// file says separately when that was by the Unix clock, since a double cannot hold Unix time in nanoseconds. `zerofleet
+// train` puts the files of all ranks on one axis (cli/report/trace_parts.h).
 #ifndef ZEROFLEET_WORKER_TRAINER_STEP_TRACE_H_
 #define ZEROFLEET_WORKER_TRAINER_STEP_TRACE_H_
 
@@ -35,25 +35,26 @@ struct TracedSteps {
 
 class StepTrace : public device::OpSink {
  public:
-  // Keeps at most this many spans; the file says how many there were beyond.
+  // Keeps at most this many spans; the file says how many were dropped.
   static constexpr size_t kMostSpans = 1 << 20;
 
-  // `complete` is called with the file's text when the last of the steps is done; again where a recovery does it again.
+  // `complete` is called with the file's text when the last of the steps is done; again if a recovery repeats that
+  // step.
   StepTrace(TracedSteps steps, const Clock& clock, std::function<void(const std::string& json)> complete);
 
   bool Wants(int64_t step) const { return step >= steps_.first && step <= steps_.last; }
 
-  // This worker is now that rank of a view.
+  // Called when this worker enters a view as that rank.
   void Enter(int rank, uint64_t generation);
-  // Before a step that is wanted is launched: what comes from now on is kept. The event since which the device's times
-  // are to be given; the first one of a view waits for the stream.
+  // Called before a wanted step is launched: spans are kept from now on. Returns the event that the device's times must
+  // refer to; the view's first call waits for the stream.
   absl::StatusOr<std::shared_ptr<device::Event>> Begin(device::Stream& stream);
-  // A step that was wanted is done; `spans` are of its stream, since Begin's event.
+  // Called when a wanted step is done; `spans` are its stream's, since Begin's event.
   void End(int64_t step, const std::vector<zero::PhaseSpan>& spans);
-  // An evaluation or a save, which ends now; kept if a step is.
+  // Adds an evaluation or a save that ends now; kept while steps are.
   void AddPause(std::string_view name, double seconds);
 
-  // Any thread; kept from the first wanted step's Begin to the last one's End.
+  // Called by any thread; kept from the first wanted step's Begin to the last one's End.
   void Add(std::string_view op, const device::OpCall& call) override;
   void AddCollective(const std::string& group, const collective::CollectiveRecord& record);
 
@@ -65,7 +66,7 @@ class StepTrace : public device::OpSink {
     std::string name;
     double began, ended;  // monotonic
     int rank;
-    int lane;               // a thread of the file
+    int lane;               // number of a thread in the file
     std::string arguments;  // JSON members
   };
 
@@ -78,7 +79,7 @@ class StepTrace : public device::OpSink {
   const Clock& clock_;
   const std::function<void(const std::string&)> complete_;
   std::atomic<bool> keeps_ = false;
-  std::shared_ptr<device::Event> origin_;  // of this view
+  std::shared_ptr<device::Event> origin_;  // this view's first event; null before it
   double origin_seconds_ = 0;
   mutable absl::Mutex mutex_;
   int rank_ ABSL_GUARDED_BY(mutex_) = 0;

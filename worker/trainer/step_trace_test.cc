@@ -86,7 +86,7 @@ TEST_F(StepTraceTest, ARecoveryIsTracedToo) {
   EXPECT_THAT(files_[0], Not(HasSubstr("BetweenViews")));
 }
 
-// Perfetto drops a span that begins before the one before it in its lane has ended.
+// Perfetto drops a span that begins before the previous one in its lane has ended.
 TEST_F(StepTraceTest, SpansOfALaneDoNotOverlap) {
   class Today : public FakeClock {
    public:

@@ -1,4 +1,5 @@
-// Saves that are written from the live states: always those of one step, and what waits for them.
+// Saves that are written from the live states: they always hold the states of one step, and only the update waits for
+// them.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -71,7 +72,7 @@ std::vector<Case> Cases() {
   return cases;
 }
 
-// Reads all pieces as WriteShard does, and gives an update that does not wait the time to overwrite the last ones.
+// Reads all pieces as WriteShard does, slowly enough for an update that does not wait to overwrite the last pieces.
 std::string ReadAll(StatePieces& pieces, size_t last_vector, const absl::Notification& stepped) {
   std::string all;
   for (int waits = 0; true;) {
@@ -83,7 +84,7 @@ std::string ReadAll(StatePieces& pieces, size_t last_vector, const absl::Notific
   }
 }
 
-// In place, and through buffers of which some are smaller than any shard.
+// Pieces in place, and through buffers of which some are smaller than any shard.
 TEST(StatePieces, AreOfTheirStepWhileTheNextOnesRun) {
   for (const Case& each : Cases()) {
     for (const int64_t staging_bytes : {0, 2 * 64, 2 * 4096}) {
@@ -123,7 +124,7 @@ class StreamedSaves : public testing::Test {
   void TearDown() override { ASSERT_TRUE(RemoveTree(directory_).ok()); }
 
   struct Outcome {
-    std::optional<v1::ShardWritten> written;  // read once the checkpointer has ended, or is told
+    std::optional<v1::ShardWritten> written;  // read after the checkpointer has ended, or after `told`
     absl::Notification told;
   };
   std::unique_ptr<Checkpointer> Make(zero::TestRank& rank, bool live) {
@@ -170,7 +171,8 @@ TEST_F(StreamedSaves, TheFileIsThatOfASnapshot) {
   });
 }
 
-// A disk that takes its time over one piece: the step goes on up to its update, waits there, and is told as stalled.
+// A disk that takes its time over one piece: the step goes on up to its update, waits there, and is reported as
+// stalled.
 TEST_F(StreamedSaves, ASlowDiskHoldsUpTheUpdateAlone) {
   zero::FleetSetup setup{.model = model::TestModelConfig(2, 12, 3, 6, 31), .stage = 2};
   zero::RunFleet(setup, [&](zero::TestRank& rank) {
@@ -201,7 +203,7 @@ TEST_F(StreamedSaves, ASlowDiskHoldsUpTheUpdateAlone) {
   });
 }
 
-// What is written need not be durable: the update is done while the file is still being synced.
+// The update need not wait until the file is durable: it is done while the file is still being synced.
 TEST_F(StreamedSaves, AnFsyncHoldsNothingUp) {
   zero::FleetSetup setup{.model = model::TestModelConfig(2, 12, 3, 6, 31), .stage = 3};
   zero::RunFleet(setup, [&](zero::TestRank& rank) {

@@ -43,7 +43,7 @@ bool IsDelayed(const v1::DelayedUpdateConfig& config, int64_t step) {
   return config.after_steps() > 0 && step > config.after_steps();
 }
 
-// Digests are made by the host.
+// The host makes the digests, so it must be able to address the device's memory.
 absl::Status CheckIntegrityOn(const v1::IntegrityConfig& config, const device::Device& device) {
   if (config.every_steps() + config.replay_every_steps() == 0 || device.host_addressable()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat("integrity: is not supported on device ", device.kind(),
@@ -73,7 +73,7 @@ absl::Status CheckOptimizerOn(const optim::OptimizerRow& optimizer, const device
                                                     device.kind(), "; use adamw, or device: cpu"));
 }
 
-// What has been built for a device whose memory the host shares alone.
+// Refuses what has been built only for devices whose memory the host shares.
 absl::Status CheckOffloadOn(const v1::OffloadConfig& config, const device::Device& device) {
   if (device.host_addressable()) return absl::OkStatus();
   const auto refuse = [&](const char* setting, const char* instead) {
@@ -86,7 +86,8 @@ absl::Status CheckOffloadOn(const v1::OffloadConfig& config, const device::Devic
   return absl::OkStatus();
 }
 
-// A session does not take more events than this at once (services/session/session_journal.h), two for each tensor.
+// There are two events for each tensor, and a session does not take more than these at once
+// (services/session/session_journal.h).
 constexpr int64_t kMostHistogramTensors = 2000;
 
 absl::Status CheckHistograms(const v1::HistogramsConfig& config, const model::ModelSpec& spec,
@@ -212,7 +213,7 @@ SnapshotPlace TrainingRun::PlaceInView() const {
   return place;
 }
 
-// The schedule is that of a plain step, and where some steps check more, that of such a step behind it.
+// The digested schedule is that of a plain step, followed, where some steps check more, by that of such a step.
 absl::StatusOr<ViewDigests> TrainingRun::view_digests() const {
   std::vector<zero::StepChecks> kinds = {{}};
   const v1::IntegrityConfig& integrity = config_.integrity();
@@ -244,8 +245,8 @@ absl::Status TrainingRun::Start(bool loaded, const v1::Start& start) {
   return WarmUp(start.step());
 }
 
-// A GPU loads code when it is first used, which can deadlock during a collective (ZeroEngine::WarmUp). The memory
-// that this takes of the device's memory shows in its figures from the start.
+// A GPU loads code when it is first used, which can deadlock during a collective (ZeroEngine::WarmUp). The device
+// memory that this takes is in its figures from the start.
 absl::Status TrainingRun::WarmUp(int64_t step) {
   if (device_.host_addressable()) return absl::OkStatus();
   const zero::StepInput input{.step = step + 1,
@@ -323,7 +324,7 @@ absl::StatusOr<TrainingRun::StepOutcome> TrainingRun::Collect() {
   checkpoint::AddToReceipt(checkpoint::NumbersOf(result.step, result.loss, result.grad_norm), &receipt_);
   const ViewParts::LaunchTime launched = view_->launches.front();
   view_->launches.pop_front();
-  // A step begins when it is launched, or when the one before it is done.
+  // A step begins when it is launched, or when the previous one is done.
   double now = clock_.MonotonicSeconds();
   double seconds = std::max(now - std::max(launched.at, view_->collected_at), 1e-9);
   view_->collected_at = now;
@@ -382,7 +383,7 @@ void TrainingRun::ExportFigures(const StepOutcome& outcome, const zero::StepResu
   ExportDeviceMemory();
 }
 
-// At most once a second: it takes the driver's locks, between two launches.
+// At most once a second, since it takes the driver's locks between two launches.
 void TrainingRun::ExportDeviceMemory() {
   const double now = clock_.MonotonicSeconds();
   if (memory_asked_at_ != 0 && now - memory_asked_at_ < 1) return;

@@ -94,7 +94,7 @@ class TrainingRunTest : public testing::Test {
     std::unique_ptr<TrainingRun> run;
   };
 
-  // Every worker enters a view of them all, as the rank that its place in the list is, does `body`, and leaves.
+  // Every worker enters a view of them all, with its place in the list as its rank, runs `body`, and leaves.
   static void InOneView(const std::vector<Worker*>& workers, const std::function<void(TrainingRun&)>& body) {
     const int size = static_cast<int>(workers.size());
     std::vector<std::unique_ptr<collective::Communicator>> group =
@@ -114,7 +114,7 @@ class TrainingRunTest : public testing::Test {
     for (std::thread& thread : threads) thread.join();
   }
 
-  // Steps up to `last` and the evaluations between them; rank 0's losses.
+  // Trains the steps up to `last`, with the evaluations between them; appends rank 0's losses.
   static void Train(TrainingRun& run, int64_t from, int64_t last, std::vector<double>& losses) {
     for (int64_t step = from + 1; step <= last; ++step) {
       ZF_CHECK(run.Launch(step, {}).ok());
@@ -128,7 +128,7 @@ class TrainingRunTest : public testing::Test {
 
   static void Note(const std::string& line) { ADD_FAILURE() << line; }
 
-  // From the seed to kLeftAfter, committed. The checkpoint's directory.
+  // Trains from the seed to step kLeftAfter and commits a checkpoint; returns its directory.
   std::string TrainAndSave(const std::vector<Worker*>& workers) const {
     const std::string path = checkpoint::StepDirectory(JoinPath(directory_, "checkpoints"), kLeftAfter);
     std::mutex mutex;
@@ -203,11 +203,11 @@ TEST_F(TrainingRunTest, EvaluatesEachNamedSet) {
   EXPECT_EQ(both.sets(0).loss(), text);
   EXPECT_EQ(both.sets(1).loss(), z);
   EXPECT_NE(text, z);
-  EXPECT_DOUBLE_EQ(both.loss(), (text + z) / 2);  // as many samples of each
+  EXPECT_DOUBLE_EQ(both.loss(), (text + z) / 2);  // each has as many samples
 }
 
-// Not every target of packed documents counts, and in one rank's part of a batch more than in another's: the loss is
-// the mean over those of the whole batch that do.
+// Not every target of packed documents counts, and some ranks' parts of a batch have more that count than others': the
+// loss is the mean over those of the whole batch.
 TEST_F(TrainingRunTest, TheLossIsPerCountedTokenWhateverTheFleet) {
   constexpr char kTokenizer[] =
       R"({"added_tokens":[{"id":4,"content":"</s>","single_word":false,"lstrip":false,"rstrip":false,)"
@@ -266,8 +266,8 @@ TEST_F(TrainingRunTest, AViewLeftLeavesNothingBehind) {
   }
 }
 
-// Who saved has in memory what the file of its rank holds, and reads nothing; whoever is new reads that rank's file
-// alone. In stage 0 every rank needs all of them.
+// A worker that saved has in memory what the file of its rank holds, and reads nothing; a new worker reads only that
+// rank's file. In stage 0 every rank needs all files.
 TEST_F(TrainingRunTest, ASurvivorReadsNoShard) {
   using From = LoadedFrom;
   for (int stage = 0; stage <= 3; ++stage) {
@@ -291,7 +291,7 @@ TEST_F(TrainingRunTest, ASurvivorReadsNoShard) {
       EXPECT_EQ(losses, expected) << "stage " << stage;
       EXPECT_EQ(from, (std::vector<From>{stage > 0 ? From::kMemory : From::kStorage, From::kStorage})) << stage;
     }
-    // In the other's place its own snapshot is of no use.
+    // In the other worker's place its own snapshot is of no use.
     InOneView({&y, &a}, [&](TrainingRun& run) {
       if (run.mesh().rank() == 0) return;
       EXPECT_EQ(run.loader().Load(path, Committed(path), Note).value(), From::kStorage);
@@ -301,7 +301,7 @@ TEST_F(TrainingRunTest, ASurvivorReadsNoShard) {
 }
 
 // Somebody puts another checkpoint in the place of the one that was committed: of another step, or of another run at
-// the same step. Whoever has saved it and could take it from memory notices, too.
+// the same step. A worker that saved it and could take it from memory notices, too.
 TEST_F(TrainingRunTest, AnotherCheckpointInThePlaceOfTheCommittedOneIsDamage) {
   const v1::Config config = Config(2);
   Worker a(config), b(config);
@@ -325,7 +325,7 @@ TEST_F(TrainingRunTest, AnotherCheckpointInThePlaceOfTheCommittedOneIsDamage) {
   expect_damage("is of step 2, but its directory is named for 3");
 }
 
-// What each of two ranks says to going on with these data, and what rank 0 tells people.
+// Each of two ranks' status when going on with these data, and what rank 0 tells people.
 TEST_F(TrainingRunTest, OtherDataAreToldOrRefused) {
   const v1::Config config = Config(2);
   Worker a(config), b(config);
@@ -367,7 +367,7 @@ TEST_F(TrainingRunTest, OtherDataAreToldOrRefused) {
   EXPECT_THAT(notes[0], HasSubstr("text.txt has grown from 4000 to 4004 bytes"));
 }
 
-// What decides bits besides the data: rank 0 says what is another than the checkpoint's.
+// Rank 0 reports what decides bits, besides the data, and differs from the checkpoint's.
 TEST_F(TrainingRunTest, OtherArithmeticIsTold) {
   v1::Config config = Config(2);
   config.mutable_reduce()->set_order("samples");
@@ -394,12 +394,12 @@ TEST_F(TrainingRunTest, OtherArithmeticIsTold) {
   other.mutable_batch()->set_micro_sequences(1);
   EXPECT_THAT(note(other), AllOf(HasSubstr("numbers may differ in their last bits from here on: oneDNN "),
                                  HasSubstr(", was 0.1, batch.micro_sequences 1, was 2")));
-  // In the order of ranks nothing is promised of that.
+  // The order of ranks promises nothing about these keys, so they are not reported.
   other.mutable_reduce()->set_order("ranks");
   EXPECT_THAT(note(other), EndsWith(", was 0.1"));
 }
 
-// A bit of what was saved changes in memory: whoever has it reads its file instead, and says so.
+// A bit of the saved snapshot changes in memory: the worker reads its file instead, and says so.
 TEST_F(TrainingRunTest, ASurvivorWhoseMemoryHasChangedReadsItsShard) {
   for (int stage = 1; stage <= 3; ++stage) {
     const v1::Config config = Config(stage);
@@ -424,8 +424,8 @@ TEST_F(TrainingRunTest, ASurvivorWhoseMemoryHasChangedReadsItsShard) {
   }
 }
 
-// Weights alone make a run begin as it does from a checkpoint of step 0 that holds nothing else, in every stage, and
-// with another optimizer than that of the run that wrote them.
+// A run begins from weights as it does from a checkpoint of step 0 that holds nothing else, in every stage, and also
+// with a different optimizer from that of the run that wrote them.
 TEST_F(TrainingRunTest, WeightsAloneBeginARunAsAnImportDoes) {
   for (int stage = 0; stage <= 3; ++stage) {
     v1::Config config = Config(stage);
@@ -467,7 +467,7 @@ TEST_F(TrainingRunTest, WeightsOfAnotherModelAreRefused) {
   });
 }
 
-// A CPU whose peak must be measured; how often it was.
+// A CPU whose peak must be measured; counts how often it was.
 class MeasuredCpu : public KnownCpu {
  public:
   explicit MeasuredCpu(double flops) : ops_(pool_, flops) {}
@@ -489,11 +489,11 @@ class MeasuredCpu : public KnownCpu {
   Ops ops_;
 };
 
-// Steps after a recovery are not held up by measurements, and MFU refers to the same peak, although the rank that is
-// new measured less in its haste.
+// Steps after a recovery are not held up by measurements, and MFU refers to the same peak, although the new rank's
+// brief measurement gave less.
 TEST_F(TrainingRunTest, ARecoveryKeepsThePeakOfTheViewBefore) {
   v1::Config config = Config(2);
-  config.set_steps(1'000'000'000);  // worth some care
+  config.set_steps(1'000'000'000);  // long enough for careful measurements
   config.clear_evaluate();
   auto a = std::make_unique<MeasuredCpu>(1e12), b = std::make_unique<MeasuredCpu>(1e12);
   auto c = std::make_unique<MeasuredCpu>(0.5e12);
@@ -530,7 +530,7 @@ TEST_F(TrainingRunTest, AViewThatCannotShareTheBatchIsRefused) {
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("batch.global_sequences: 12 cannot be shared equally by 5 ranks in micro-batches of 2"));
-  worker.run->Leave();  // of no view: without effect
+  worker.run->Leave();  // in no view: without effect
 }
 
 }  // namespace

@@ -37,13 +37,13 @@ namespace zerofleet::trainer {
 std::vector<std::string> GroupsOf(const v1::Config& config);
 
 struct ViewParts {
-  // What the parts are built from; borrowed, and longer lived than they are.
+  // What the parts are built from; borrowed, and must outlive them.
   struct Run {
     const v1::Config& config;
     model::Model& model;
     device::Device& device;
     const Clock& clock;
-    Snapshot& saved;  // what the last save has left
+    Snapshot& saved;  // the last save's snapshot
     const std::shared_ptr<SaveMeter>& saves;
   };
 
@@ -51,7 +51,7 @@ struct ViewParts {
   // Internal for a view whose tensor groups are not of the configured size.
   static absl::StatusOr<std::unique_ptr<ViewParts>> Build(const Run& run, const parallel::Mesh& mesh,
                                                           parallel::GroupCommunicators groups);
-  // Waits for a write in progress, and for the device to let go of the memory.
+  // Waits for a write in progress, and for the device to stop using the memory.
   ~ViewParts();
 
   const parallel::Mesh mesh;
@@ -65,24 +65,24 @@ struct ViewParts {
   std::unique_ptr<zero::ZeroEngine> engine;
   std::unique_ptr<Checkpointer> checkpointer;
 
-  PeakMeter peak;           // of all ranks
-  bool knows_peak = false;  // from the view before: it is not measured again
+  PeakMeter peak;           // all ranks together
+  bool knows_peak = false;  // the peak is known from the previous view and is not measured again
   Pace pace;
-  std::optional<SpikeRule> spikes;  // once it has begun to train
+  std::optional<SpikeRule> spikes;  // set once training has begun
   int64_t steps_done = 0;
   int64_t loaded_samples = 0;
   v1::BestLoss loaded_best;
   v1::Receipt loaded_receipt;
   device::StepControl loaded_control;
-  std::string base_digest;       // of the manifest that frozen weights were read from; empty: nothing is frozen
-  std::string initial_digest;    // of init_from's manifest, where its weights were loaded; else empty
-  bool loaded_own_part = false;  // of the state, and nothing that other ranks own
+  std::string base_digest;       // digest of the manifest that frozen weights were read from; empty: nothing is frozen
+  std::string initial_digest;    // digest of init_from's manifest, if its weights were loaded; otherwise empty
+  bool loaded_own_part = false;  // only this rank's part of the state was loaded, nothing that other ranks own
   struct LaunchTime {
     double at, learning_rate;
   };
   std::deque<LaunchTime> launches;
   double collected_at = 0;
-  device::LinkTraffic exported_link;  // what the metrics have been told of
+  device::LinkTraffic exported_link;  // what has been exported to the metrics
 
  private:
   ViewParts(const parallel::Mesh& where, RankPlan rank, parallel::GroupCommunicators joined);

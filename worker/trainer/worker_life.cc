@@ -73,7 +73,7 @@ absl::Status WorkerLife::TakePartInAView() {
 
 absl::Status WorkerLife::LeaveView(const absl::Status& why) {
   if (!regroup_) {
-    // A collective that failed is no fault of this worker: the coordinator knows whose, or finds out.
+    // A failed collective is not this worker's fault: the coordinator knows whose it was, or finds out.
     const bool of_the_view = absl::IsUnavailable(why) || absl::IsAborted(why) || absl::IsDeadlineExceeded(why);
     const bool goes_back = config_.on_divergence() == "rollback" && zero::DivergenceOf(why).has_value();
     if ((!of_the_view && !goes_back) || !assigned_) return why;
@@ -165,7 +165,7 @@ absl::Status WorkerLife::Regrouped(const v1::CoordinatorMessage& message) {
   return absl::AbortedError(message.regroup().reason());
 }
 
-// The first signal stops the fleet after the step in progress: the ranks learn of it with the step's scalars.
+// The first signal stops the fleet after the step in progress: the other ranks learn of it with the step's scalars.
 absl::Status WorkerLife::NoticeSignal() {
   int signal = options_.stop_signal();
   if (signal == 0) return absl::OkStatus();

@@ -1,7 +1,7 @@
-// One worker's life, from Hello to the end of the run; which RunWorker begins.
+// One worker's life, from Hello to the end of the run; RunWorker starts it.
 //
-// It is in three files: worker_life.cc has what lies between views, and the messages that are waited for;
-// worker_life_view.cc what it does in a view; worker_life_saves.cc its saves, and what it does about their outcomes.
+// Its code is in three files: worker_life.cc has what happens between views, and waiting for messages;
+// worker_life_view.cc what happens in a view; worker_life_saves.cc the saves and the handling of their outcomes.
 #ifndef ZEROFLEET_WORKER_TRAINER_WORKER_LIFE_H_
 #define ZEROFLEET_WORKER_TRAINER_WORKER_LIFE_H_
 
@@ -28,7 +28,7 @@ namespace zerofleet::trainer {
 
 inline constexpr double kPollSeconds = 0.1;
 
-// One try to save a step. A rank's tries are in this order.
+// One try to save a step. A rank's tries are made in ascending order.
 struct SaveTry {
   int64_t step = -1;
   int retry = 0;
@@ -48,7 +48,7 @@ class WorkerLife {
 
   ~WorkerLife() { status_.SetGroups(nullptr); }
 
-  // Left while the run goes on: no fault, and nothing to report.
+  // Whether this worker has left while the run goes on: no fault, and nothing to report.
   bool left() const { return left_; }
 
   absl::StatusOr<WorkerRunResult> Run();
@@ -60,8 +60,8 @@ class WorkerLife {
   absl::Status Prepare(const v1::Config& config);
   // From Ready to Complete, or to the end of the view: see LeaveView.
   absl::Status TakePartInAView();
-  // After `why`: drops what belonged to the view, with the next one announced. Otherwise `why`, or why the session
-  // ended.
+  // Called after `why` ended a view: drops what belonged to it, once the next view is announced. Returns `why`, or why
+  // the session ended, if there will be no next view.
   absl::Status LeaveView(const absl::Status& why);
   absl::Status MeetOthers();
   absl::Status Enter(const v1::Assignment& assignment, uint64_t generation);
@@ -70,7 +70,7 @@ class WorkerLife {
   absl::Status Load(const v1::Load& load);
   absl::Status Restore(const v1::SnapshotId& snapshot, const std::string& peer);
   absl::Status TakeSnapshotIfDue(int64_t step);
-  // A line for whoever watches the run.
+  // Sends a line to whoever watches the run.
   void TellPeople(const std::string& line);
   void TellStart(bool resumed) const;
   absl::Status TrainToTheEnd();
@@ -79,7 +79,7 @@ class WorkerLife {
   bool Settles(int64_t step) const {
     return SavesAfter(step) || run_->EvaluatesAfter(step) || run_->DrawsHistogramsOf(step) || rounds_.Due(step);
   }
-  // What some rank has asked of all, in a step that was collected.
+  // What some rank has requested of all, in a step that was collected.
   struct Asked {
     bool stop = false, save = false;
   };
@@ -94,18 +94,18 @@ class WorkerLife {
   absl::Status Pause(double seconds);
   absl::Status Finish();
 
-  // The next message of this kind, or Complete for a member without a rank, such as a spare; others that arrive in
-  // between are handled. Aborted for a Regroup that is not awaited.
+  // Returns the next message of this kind, or Complete for a member without a rank, such as a spare; handles others
+  // that arrive in between. Aborted for a Regroup that is not awaited.
   absl::StatusOr<v1::CoordinatorMessage> Await(v1::CoordinatorMessage::BodyCase kind);
   absl::Status Regrouped(const v1::CoordinatorMessage& message);
   absl::Status Send(v1::WorkerMessage message) { return session_.Send(std::move(message)); }
   absl::Status NoticeSignal();
-  // A signal came while this worker was not training.
+  // The error after a signal that came while this worker was not training.
   absl::Status SignalledEarly();
   static absl::Status StoppedEarly(const std::string& reason) {
     return absl::CancelledError(absl::StrCat("stopped before training began: ", reason));
   }
-  // Cancelled once the checkpoint that a leaving worker asked for is settled.
+  // Cancelled once the checkpoint that this worker requested before leaving is settled.
   absl::Status LeaveIfSaved();
 
   const WorkerRunOptions& options_;
@@ -120,16 +120,16 @@ class WorkerLife {
   std::unique_ptr<TrainingRun> run_;
   SnapshotRounds rounds_;
   std::string replica_holder_;      // the service address in this view; empty: none
-  bool sending_somewhere_ = false;  // a snapshot, when the last step collected began
-  SaveTry saved_, settled_;         // in this view: the last that began, and the last whose outcome was heard
-  int64_t committed_step_ = -1;     // of those, the last that was committed
+  bool sending_somewhere_ = false;  // some rank was sending a snapshot when the last step collected began
+  SaveTry saved_, settled_;         // in this view: the last save that began, and the last with a known outcome
+  int64_t committed_step_ = -1;     // step of the last committed save in this view
   bool stop_ = false, training_ = false;
   bool assigned_ = false;                   // has a place in a view, whether or not it has entered it
   bool regroup_ = false;                    // the coordinator has ended the view
-  std::optional<v1::FlightRecord> flight_;  // of the view that was left
+  std::optional<v1::FlightRecord> flight_;  // record of the view that was left
   bool told_signal_ = false;
-  bool asks_for_save_ = false;           // before it leaves
-  std::optional<SaveTry> parting_save_;  // what it asked for
+  bool asks_for_save_ = false;           // requests a checkpoint before it leaves
+  std::optional<SaveTry> parting_save_;  // the checkpoint that it requested
   bool left_ = false;
   bool over_ = false;  // the run had ended when this worker joined
   WorkerRunResult result_;

@@ -14,8 +14,8 @@ bool WorkerLife::SavesAfter(int64_t step) const {
   return step == config_.steps() || (every > 0 && step % every == 0);
 }
 
-// The end always saves. With no step left to do, what was resumed goes to this run's directory, unless it lies there:
-// every rank sees the same, since a commit needs them all.
+// The end always saves. If no step was left to do, the resumed state is saved to this run's directory, unless it is
+// already committed there; every rank sees the same, since a commit needs them all.
 absl::Status WorkerLife::SaveWhatWasResumed() {
   if (saved_.step == result_.step || checkpoint::IsCommitted(config_.checkpoint().dir(), result_.step).value_or(false))
     return absl::OkStatus();
@@ -30,7 +30,7 @@ absl::Status WorkerLife::Save(const SaveTry& save) {
   saved_ = save;
   const auto written = [this, save, generation = run_->mesh().generation()](v1::ShardWritten shard) {
     v1::WorkerMessage message;
-    message.set_generation(generation);  // of the view it belongs to, whatever has come meanwhile
+    message.set_generation(generation);  // the generation of the save's view, whatever message came later
     shard.set_retry(save.retry);
     *message.mutable_shard_written() = std::move(shard);
     // A lost session ends the run by itself.
@@ -39,7 +39,7 @@ absl::Status WorkerLife::Save(const SaveTry& save) {
   return run_->Save(save.step, written, waited);
 }
 
-// A save that failed is settled, too: the coordinator has told why, and the next one tries again.
+// A failed save is settled, too: the coordinator has said why, and the next save tries again.
 void WorkerLife::HandleOutcome(const v1::CheckpointOutcome& outcome) {
   ZF_KILL_POINT("worker/outcome");
   settled_ = std::max(settled_, SaveTry{outcome.step(), outcome.retry()});
@@ -67,7 +67,7 @@ absl::Status WorkerLife::CommitTheLastSave() {
   return absl::OkStatus();
 }
 
-// The end of the view or of the run ends it.
+// The end of the view or of the run ends the pause early.
 absl::Status WorkerLife::Pause(double seconds) {
   for (double left = seconds; left > 0; left -= kPollSeconds) {
     absl::StatusOr<v1::CoordinatorMessage> message = session_.Receive(std::min(left, kPollSeconds));

@@ -146,9 +146,9 @@ void WorkerLife::TellStart(bool resumed) const {
 
 absl::Status WorkerLife::TrainToTheEnd() {
   if (run_->best().stops() && result_.step < config_.steps() && run_->mesh().rank() == 0) {
-    TellPeople(run_->best().Reason());  // the checkpoint that it goes on from was the last before the end
+    TellPeople(run_->best().Reason());  // it goes on from the last checkpoint before the end
   }
-  Asked asked;  // steps that are already launched are finished
+  Asked asked;  // steps that are already launched are still collected
   int64_t launched = result_.step;
   while (result_.step < config_.steps() && !asked.stop && !run_->best().stops()) {
     ZF_RETURN_IF_ERROR(HandleWaitingMessages());
@@ -210,7 +210,7 @@ absl::Status WorkerLife::AfterStep(int64_t step, const Asked& asked) {
   return absl::OkStatus();
 }
 
-// All ranks decide alike: on the step, and on what all know of it.
+// All ranks decide alike, since they know the same about the step.
 absl::Status WorkerLife::TakeSnapshotIfDue(int64_t step) {
   if (!rounds_.Due(step) || sending_somewhere_) return absl::OkStatus();
   ZF_ASSIGN_OR_RETURN(const v1::SnapshotShard shard, run_->TakeSnapshot(step));

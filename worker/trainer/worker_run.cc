@@ -1,4 +1,4 @@
-// One worker's life, and what is said of its failure; see worker_run.h.
+// One worker's life, and the report of its failure; see worker_run.h.
 #include "worker/trainer/worker_run.h"
 
 #include <utility>
@@ -12,8 +12,7 @@ absl::StatusOr<WorkerRunResult> RunWorker(const WorkerRunOptions& options, Fleet
                                           MetricsSink& metrics, const Clock& clock) {
   WorkerLife run(options, session, status, metrics, clock);
   absl::StatusOr<WorkerRunResult> result = run.Run();
-  // Reported before the run is torn down: that waits for the device, and nobody should wait for that to learn of
-  // it.
+  // The failure is reported before the run is torn down: that waits for the device, and the report should not.
   if (!result.ok() && !run.left()) {
     // If the session is what failed, the coordinator knows already and Send fails in turn.
     v1::WorkerMessage message;

@@ -13,9 +13,9 @@
 namespace zerofleet::trainer {
 
 // Takes part in one run from Hello to Complete. An error of this rank is reported to the coordinator before it is
-// returned; an error of the fleet is returned as the coordinator worded it. Cancelled for a worker that has left alone.
-// Everything passed in outlives the call.
-// `session` no longer calls into `status` once it is destroyed, which must happen before `status` is.
+// returned; an error of the fleet is returned in the coordinator's words. Cancelled for a worker that has left alone.
+// Everything passed in must outlive the call. `session` no longer calls into `status` once it is destroyed, which must
+// happen before `status` is.
 absl::StatusOr<WorkerRunResult> RunWorker(const WorkerRunOptions& options, FleetSession& session, WorkerStatus& status,
                                           MetricsSink& metrics, const Clock& clock);
 

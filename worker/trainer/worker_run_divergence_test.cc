@@ -1,4 +1,4 @@
-// Runs that diverge: they end, or go back and leave out the samples that led there.
+// Runs that diverge: they end, or go back and leave out the samples that led to the divergence.
 #include <cmath>
 #include <fstream>
 #include <string>
@@ -33,7 +33,7 @@ class WorkerRunDivergenceTest : public WorkerRunTest {
     return config;
   }
 
-  // Every sample of this step becomes text that nothing like it has led to.
+  // Replaces every sample of this step by text unlike anything before it.
   void SpoilTheDataOfStep(int64_t step, const v1::Config& config) {
     const std::string path = JoinPath(directory_, "text.txt");
     std::string text = *ReadSmallFile(path, 1 << 20);
@@ -67,7 +67,7 @@ class WorkerRunDivergenceTest : public WorkerRunTest {
     return rollbacks;
   }
 
-  // The last loss reported of each step.
+  // The last loss reported for each step.
   static std::vector<double> Column(const Outcome& outcome) {
     std::vector<double> column;
     for (const v1::Event& event : outcome.events) {
@@ -87,7 +87,7 @@ TEST_F(WorkerRunDivergenceTest, ASpikeIsLeftOutAsIfItHadBeenFromTheStart) {
   const std::vector<v1::RollbackEvent> rollbacks = Rollbacks(outcome);
   ASSERT_EQ(rollbacks.size(), 1u);
   EXPECT_EQ(rollbacks[0].step(), kBadStep);
-  // The newest save before it that was committed by then.
+  // The run went back to the newest save before the bad step that was committed by then.
   const int64_t loaded = rollbacks[0].resumed_step();
   EXPECT_EQ(loaded % kSaveEvery, 0);
   EXPECT_LT(loaded, kBadStep);
@@ -96,13 +96,13 @@ TEST_F(WorkerRunDivergenceTest, ASpikeIsLeftOutAsIfItHadBeenFromTheStart) {
   EXPECT_THAT(rollbacks[0].cause(), HasSubstr("times the median of the last 4 steps"));
   for (const double loss : outcome.Losses()) EXPECT_LT(loss, 6.5);  // the step that diverged is not reported
 
-  // The data cursor of what is committed then has passed what was left out.
+  // In checkpoints committed after that, the data cursor has passed the samples that were left out.
   const std::string end = JoinPath(directory_, "checkpoints/step-00000024");
   EXPECT_EQ(checkpoint::ReadManifest(end)->data_cursor().samples_consumed(), (24 + kBadStep - loaded) * kBatch);
   const v1::CheckpointManifest later = *checkpoint::ReadManifest(JoinPath(directory_, "checkpoints/step-00000020"));
   EXPECT_EQ(later.data_cursor().samples_consumed(), (20 + kBadStep - loaded) * kBatch);
 
-  // A run that resumes from there goes on alike without being told anything.
+  // A run that resumes from there goes on in the same way without being told anything.
   ASSERT_TRUE(RemoveTree(end).ok());
   const Outcome resumed = RunFrom(config, {}, {{JoinPath(directory_, "checkpoints/step-00000020"), 20}});
   const std::vector<double> column = Column(outcome);
@@ -122,7 +122,7 @@ TEST_F(WorkerRunDivergenceTest, ASnapshotInMemoryLosesFewerSteps) {
   ASSERT_TRUE(outcome.results[0].ok()) << outcome.results[0].status();
   const std::vector<v1::RollbackEvent> rollbacks = Rollbacks(outcome);
   ASSERT_EQ(rollbacks.size(), 1u);
-  // The step before, but where the coordinator hears of the divergence before it hears of that step.
+  // The run went back to the step before, or an earlier one if the coordinator heard of the divergence first.
   const int64_t loaded = rollbacks[0].resumed_step();
   EXPECT_LT(loaded, kBadStep);
   EXPECT_EQ(rollbacks[0].skipped_samples(), (kBadStep - loaded) * kBatch);
@@ -142,7 +142,7 @@ TEST_F(WorkerRunDivergenceTest, ARunThatDoesNotDivergeKeepsItsBits) {
   EXPECT_EQ(RunFrom(config, {}).Losses(), with.Losses());
 }
 
-// The same steps at the same places diverge whatever the data: it ends, and tells what it has tried.
+// The same steps at the same places diverge whatever the data: the run ends, and says what it has tried.
 TEST_F(WorkerRunDivergenceTest, WhatDivergesWithAnyDataEndsTheRun) {
   v1::Config config = RollbackConfig(2, 2);
   config.mutable_optimizer()->set_learning_rate(1e30);

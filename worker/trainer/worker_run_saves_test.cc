@@ -67,7 +67,7 @@ TEST_P(SlowDisk, HoldsUpNeitherStepsNorHeartbeats) {
 
 INSTANTIATE_TEST_SUITE_P(Snapshots, SlowDisk, testing::Values("memory", "stream"));
 
-// The same fsync, and it does not end: the rank is named, with the step, once its write has stood still for too long.
+// The same fsync never ends: the rank is named, with the step, once its write has stood still for too long.
 TEST_P(SlowDisk, IsNamedIfItHangs) {
   v1::Config config = Config(2, 2);
   config.mutable_checkpoint()->set_every_steps(4);
@@ -96,7 +96,7 @@ TEST_P(SlowDisk, IsNamedIfItHangs) {
   run.join();
 }
 
-// Whatever a save is written from: the same losses, and the same bytes.
+// Whatever a save is written from, losses and bytes are the same.
 TEST_F(WorkerRunTest, AStreamedSaveHasTheBytesOfACopy) {
   std::vector<std::string> digests;
   std::vector<std::vector<double>> losses;
@@ -181,7 +181,7 @@ TEST_F(WorkerRunTest, TheLastSaveIsTriedAgain) {
 }
 
 // A rank that cannot hold the snapshot fails to save, as one with a full disk does: at the end the run ends with one
-// error that names it, and what was trained until then was trained.
+// error that names it, and all steps up to then were trained.
 TEST_F(WorkerRunTest, ASnapshotThatNeverFitsEndsTheRunWithItsLastSave) {
   v1::Config config = Config(2, 2);
   most_host_bytes_ = 12 * model::ModelSpec::Create(config.model())->parameters() / 2 - 4096;

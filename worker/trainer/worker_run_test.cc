@@ -79,8 +79,8 @@ TEST_F(WorkerRunTest, AStoppedRunGoesOnToTheBitAtAnyWorldSizeAndStage) {
   for (size_t i = 0; i < third.Losses().size(); ++i) EXPECT_NEAR(third.Losses()[i] / whole[stopped_at + i], 1.0, 1e-5);
 }
 
-// On a machine with a GPU this is also a run whose steps are read one late, stopped between two.
-// Weights of a run's end are where another begins: at step 0, with the first samples, and told as no resumption.
+// A run begins with the weights of another run's end: at step 0, with the first samples, and not reported as a
+// resumption.
 TEST_F(WorkerRunTest, ARunBeginsWithTheWeightsOfAnother) {
   v1::Config config = Config(2, 2);
   const Outcome source = Run(config);
@@ -96,6 +96,7 @@ TEST_F(WorkerRunTest, ARunBeginsWithTheWeightsOfAnother) {
   EXPECT_THAT(std::string(Run(config).ended->message()), HasSubstr(" could not load: init_from: /no/such"));
 }
 
+// On a machine with a GPU this also stops a run whose steps are collected one late.
 TEST_F(WorkerRunTest, TheLossScaleIsCarriedOn) {
   for (const std::string& device : zero::UsableDevices()) {
     ASSERT_TRUE(RemoveTree(JoinPath(directory_, "checkpoints")).ok());
@@ -183,7 +184,7 @@ TEST_F(WorkerRunTest, ADamagedCheckpointGivesWayToTheOneBefore) {
   EXPECT_THAT(notice, HasSubstr("rank-00001.safetensors"));
 }
 
-// A session whose coordinator assigns something else than the fleet's.
+// A session whose coordinator changes the fleet's assignments.
 class ChangedAssignments : public FleetSession {
  public:
   ChangedAssignments(FleetSession& session, std::function<void(v1::Assignment*)> change)
@@ -214,7 +215,8 @@ class MemoryPeers : public SnapshotPeers {
     absl::MutexLock lock(&mutex_);
     stores_[address] = std::move(store);
   }
-  // Waits until `count` copies have arrived. They do while the ranks that sent them wait for another's next step.
+  // Waits until `count` copies have arrived. They arrive while the ranks that sent them wait for another rank's next
+  // step.
   void AwaitCopies(int count) {
     absl::MutexLock lock(&mutex_);
     auto arrived = [this, count]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return copies_ >= count; };
@@ -254,7 +256,7 @@ class MemoryPeers : public SnapshotPeers {
   int copies_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-// Four workers for three places: worker 1 meets a fault, and worker 3 comes when a rank is lost.
+// Four workers for three places: worker 1 has a fault, and worker 3 joins when a rank is lost.
 struct Replacement {
   std::vector<absl::StatusOr<WorkerRunResult>> results{4, absl::UnknownError("did not run")};
   std::vector<v1::RecoveryEvent> recoveries;
@@ -262,7 +264,7 @@ struct Replacement {
   std::map<int64_t, double> losses, evaluations;  // by step: the last that was reported
 };
 
-// The fault: once this holds, worker 1 may end its session and its device may go wrong.
+// The time of the fault: once it returns true, worker 1 may end its session and its device may go wrong.
 using FaultTime = std::function<bool()>;
 
 // `breaks` ends worker 1's session at the fault; `leaves` is a signal to it instead, after three steps.
@@ -284,7 +286,8 @@ Replacement RunWithAReplacement(
       }
       WorkerStatus status;
       auto session = fleet.Connect();
-      // There is something to go back to. The copies of a snapshot are waited for, or the run might end before them.
+      // Waits until there is something to go back to; copies of a snapshot must have arrived, or the run might end
+      // before them.
       const auto kept = [&] {
         if (config.checkpoint().replicate() == 0) return fleet.LastCommit() > 0;
         peers.AwaitCopies(3);
@@ -331,7 +334,7 @@ void ExpectTheBitsOf(const std::vector<double>& whole, const Replacement& outcom
 }
 
 // A rank is lost in the middle of a step and another worker takes its place: the others stay, and all go on from the
-// last commit with the bits of a run that nothing happened to.
+// last commit with the bits of an undisturbed run.
 TEST_F(WorkerRunTest, ALostRankIsReplacedAndNoBitChanges) {
   v1::Config config = Config(3, 2);
   config.mutable_checkpoint()->set_every_steps(3);
@@ -343,8 +346,8 @@ TEST_F(WorkerRunTest, ALostRankIsReplacedAndNoBitChanges) {
                   }));
 }
 
-// Told to go, worker 1 asks for a checkpoint that nobody had planned, and leaves when it is committed; the run goes on
-// from there with another.
+// Told to go, worker 1 requests a checkpoint that was not planned, and leaves when it is committed; the run goes on
+// from there with another worker.
 TEST_F(WorkerRunTest, ALeavingRankSavesFirstAndNoBitChanges) {
   v1::Config config = Config(3, 2);
   config.set_steps(200);
@@ -410,7 +413,7 @@ TEST_F(WorkerRunTest, ALostRankComesBackFromAPeersMemory) {
     ASSERT_TRUE(RemoveTree(JoinPath(directory_, "checkpoints")).ok());
     config.mutable_checkpoint()->set_snapshot_every_steps(2);
     config.mutable_checkpoint()->set_replicate(1);
-    // In one of the runs the addresses of all, and of who keeps the copies, are asked for as in a large view.
+    // In one of the runs the addresses of all ranks, and of the copies' keeper, are requested as in a large view.
     const int most_inline_ranks = stage == 2 ? 1 : coordinator::kMostInlineRanks;
     const auto create = [](int, const FaultTime&) { return std::make_unique<KnownCpu>(int64_t{1} << 40); };
     const Replacement replaced = RunWithAReplacement(config, /*breaks=*/true, create, most_inline_ranks);
@@ -421,7 +424,7 @@ TEST_F(WorkerRunTest, ALostRankComesBackFromAPeersMemory) {
   }
 }
 
-// What a survivor has in memory changes between the views: it takes the copy that another rank has of it.
+// A survivor's memory changes between the views, so it takes the copy that another rank has.
 TEST_F(WorkerRunTest, ASurvivorWhoseMemoryHasChangedTakesItsCopy) {
   v1::Config config = Config(3, 2);
   config.set_steps(60);
@@ -429,7 +432,7 @@ TEST_F(WorkerRunTest, ASurvivorWhoseMemoryHasChangedTakesItsCopy) {
   config.mutable_restart()->set_max_per_rank(1);
   const std::vector<double> whole = Run(config).Losses();
   ASSERT_TRUE(RemoveTree(JoinPath(directory_, "checkpoints")).ok());
-  // One snapshot alone, after step 1: no loss comes between a survivor's snapshot and its copy.
+  // A single snapshot, after step 1, so that no rank is lost between a survivor's snapshot and its copy.
   config.mutable_checkpoint()->set_snapshot_every_steps(2 * config.steps());
   config.mutable_checkpoint()->set_replicate(1);
   const auto create = [&](int worker, const FaultTime&) -> std::unique_ptr<device::Device> {
@@ -442,8 +445,8 @@ TEST_F(WorkerRunTest, ASurvivorWhoseMemoryHasChangedTakesItsCopy) {
                                                                     HasSubstr("; taking its copy from worker 0"))));
 }
 
-// A CPU whose memory changes by itself: once it is `now`, and tokens come, one bit of byte `place` of what was reserved
-// last for the device.
+// A CPU whose memory changes by itself: when `now` holds and tokens come, it flips one bit of byte `place` of the
+// device's last reservation.
 class FaultyCpu : public KnownCpu {
  public:
   FaultyCpu(int64_t token_bytes, int64_t place, FaultTime now)
@@ -474,8 +477,8 @@ class FaultyCpu : public KnownCpu {
   bool done_ = false;
 };
 
-// A parameter of one rank's copy changes in silence: whatever notices, the rank is named, evicted and replaced before
-// the step counts.
+// A parameter of one rank's copy changes in silence: whichever check notices, the rank is named, evicted and replaced
+// before the step counts.
 TEST_F(WorkerRunTest, ARankWhoseBitsDifferIsReplacedAndNoBitChanges) {
   v1::Config config = Config(3, 0);
   config.mutable_checkpoint()->set_every_steps(3);

@@ -75,14 +75,15 @@ class WorkerRunTest : public testing::Test {
     return config;
   }
 
-  // Runs every worker of `config` in a thread; rank 0's process "receives a signal" once `stop_after` steps are known.
+  // What Run returns: it runs every worker of `config` in a thread; rank 0's process "receives a signal" once
+  // `stop_after` steps are known.
   struct Outcome {
     std::vector<absl::StatusOr<WorkerRunResult>> results;
     std::vector<v1::Event> events;
     std::optional<absl::Status> ended;
-    int skipped = 0;                  // steps, from rank 0's metrics
-    std::vector<std::string> places;  // what each worker was told of its own
-    std::vector<absl::Status> lost;   // and of the end of its run
+    int skipped = 0;                  // skipped steps, from rank 0's metrics
+    std::vector<std::string> places;  // the line that each worker got with its place
+    std::vector<absl::Status> lost;   // the status that each worker's `lost` got
     std::vector<v1::Event> seen;      // what the last worker saw of the run
     std::vector<double> Losses() const {
       std::vector<double> losses;
@@ -93,7 +94,7 @@ class WorkerRunTest : public testing::Test {
     }
     std::map<int64_t, double> Evaluations() const { return EvaluationsOf(events); }
   };
-  // By step: the last that was reported.
+  // The last evaluation reported, by step.
   static std::map<int64_t, double> EvaluationsOf(const std::vector<v1::Event>& events) {
     std::map<int64_t, double> losses;
     for (const v1::Event& event : events) {
@@ -151,7 +152,7 @@ class WorkerRunTest : public testing::Test {
 
   std::string directory_;
   bool measure_peak_ = false;
-  int64_t most_host_bytes_ = int64_t{1} << 40;  // in one piece, of every rank but the first
+  int64_t most_host_bytes_ = int64_t{1} << 40;  // limit of one reservation on the host, for every rank but the first
 };
 
 }  // namespace zerofleet::trainer

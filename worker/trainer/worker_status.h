@@ -19,19 +19,19 @@ namespace zerofleet::trainer {
 class WorkerStatus {
  public:
   void SetPhase(std::string phase);         // joining | loading | training | finishing
-  void SetGeneration(uint64_t generation);  // of the view that it has a place in
+  void SetGeneration(uint64_t generation);  // the view that it has a place in
   void SetStep(int64_t step);
-  void SetPace(const v1::Pace& pace);  // until the next SetGeneration
+  void SetPace(const v1::Pace& pace);  // kept until the next SetGeneration
 
-  void SetSaves(std::shared_ptr<const SaveMeter> saves);  // of which heartbeats tell
+  void SetSaves(std::shared_ptr<const SaveMeter> saves);  // reported with heartbeats
 
-  // From here until it is set to null, progress is read from these communicators, of the view last assigned, and
-  // EndViewsBefore reaches them.
+  // Until it is called with null, progress is read from these communicators, which are the last assigned view's, and
+  // EndViewsBefore ends their waits.
   void SetGroups(const parallel::GroupCommunicators* groups);
-  // The views of generations before this one are over: ends every wait of their communicators with `reason`, now or
+  // Called when the views of earlier generations are over: ends every wait of their communicators with `reason`, now or
   // once they are set.
   void EndViewsBefore(uint64_t generation, const absl::Status& reason);
-  // The fleet is lost: all views are over.
+  // Called when the fleet is lost: all views are over.
   void Abort(const absl::Status& reason) { EndViewsBefore(std::numeric_limits<uint64_t>::max(), reason); }
 
   std::string phase() const;
@@ -46,7 +46,7 @@ class WorkerStatus {
   std::shared_ptr<const SaveMeter> saves_ ABSL_GUARDED_BY(mutex_) = std::make_shared<SaveMeter>();
   const parallel::GroupCommunicators* groups_ ABSL_GUARDED_BY(mutex_) = nullptr;
   uint64_t over_before_ ABSL_GUARDED_BY(mutex_) = 0;  // the generation before which every view is over
-  absl::Status over_ ABSL_GUARDED_BY(mutex_);         // why
+  absl::Status over_ ABSL_GUARDED_BY(mutex_);         // why they are over
 
   void AddProgress(google::protobuf::RepeatedPtrField<v1::GroupProgress>* progress) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

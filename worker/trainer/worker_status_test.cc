@@ -31,7 +31,7 @@ TEST(WorkerStatus, TellsHowFarASaveIs) {
   EXPECT_EQ(status.Heartbeat().save().step(), 40);
   EXPECT_EQ(status.Heartbeat().save().bytes(), 7);
   meter->End();
-  meter->Add(5);  // of nothing
+  meter->Add(5);  // no save is in progress
   EXPECT_FALSE(status.Heartbeat().has_save());
 }
 
