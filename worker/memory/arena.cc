@@ -16,7 +16,7 @@ namespace {
 // The place a row of `bytes` takes; never empty, so that every row has its own address.
 int64_t PlaceBytes(int64_t bytes) { return std::max(RoundUp(bytes, kPlaceAlignment), kPlaceAlignment); }
 
-// What is placed of a row: its pieces, the last of them up to the end of its place.
+// A row's pieces as they are placed: the last one reaches to the end of the row's place.
 std::vector<Piece> PlacedPieces(const MemoryRow& row) {
   if (row.bytes == 0 || row.pieces.empty()) return {{PlaceBytes(row.bytes)}};
   ZF_CHECK(PieceBytes(row.pieces) == row.bytes);

@@ -37,14 +37,15 @@ struct MemoryRow {
   std::string name;
   int64_t bytes;
   bool late = false;  // a run may do without it, so it is reserved only when it is taken (Arena::TakeLate)
-  // When a step uses which part of it; they add up to its bytes. Empty: all of it, always.
+  // The row's pieces, with the phases of a step that use each; they add up to its bytes. Empty: all of it is always in
+  // use.
   std::vector<Piece> pieces = {};
 };
 
 struct MemoryPlan {
   std::vector<MemoryRow> rows;
 
-  // What is reserved for them all. It is less than the sum of the rows by what they share.
+  // The bytes that are reserved for all rows of a space: their sum less the bytes that they share.
   int64_t Bytes(Space space) const;
   int64_t SharedBytes(Space space) const;
   // The sum of a category's rows.
@@ -55,8 +56,8 @@ struct CategoryUse {
   int64_t current = 0, peak = 0;  // bytes as requested
 };
 
-// `allocated` is what the rows handed out use in the phase of a step that uses most, each rounded up; what is free is
-// free in that phase.
+// `allocated` is what the rows handed out use in the phase of a step that uses most, each rounded up; free blocks are
+// those of that phase.
 struct ArenaFigures {
   int64_t reserved = 0, allocated = 0, largest_free_block = 0;
   std::array<CategoryUse, kCategories> categories;
@@ -68,17 +69,17 @@ struct ArenaFigures {
 class Arena {
  public:
   // Reserves the plan's rows of `space` on `device`, late ones excepted; ResourceExhausted, with the largest of these
-  // rows, if they do not fit. `device` outlives the arena.
+  // rows, if they do not fit. `device` must outlive the arena.
   static absl::StatusOr<std::unique_ptr<Arena>> Create(const MemoryPlan& plan, Space space, device::Device& device);
 
-  // The row's memory, aligned to 64 bytes; zeroed, until a row that shares it is used. Each row is taken once.
-  // Thread-safe.
+  // Returns the row's memory, aligned to 64 bytes, and zeroed until a row that shares it is used. Each row is taken
+  // once. Thread-safe.
   std::byte* Take(const std::string& name);
-  // The same of a late row, which is reserved now: seconds for tens of GB of pinned memory, during which other calls
-  // don't wait. ResourceExhausted, with its name, if it does not fit; it may then be tried again. Who shares the memory
-  // may outlive the arena.
+  // The same for a late row, which is reserved now: that takes seconds for tens of GB of pinned memory, during which
+  // other calls don't wait. ResourceExhausted, with the row's name, if it does not fit; the call may then be tried
+  // again. The returned memory may outlive the arena.
   absl::StatusOr<std::shared_ptr<device::Reservation>> TakeLate(const std::string& name);
-  // A late row that has the memory which an earlier arena reserved for a row of this size.
+  // Gives a late row the memory that an earlier arena reserved for a row of this size.
   void KeepLate(const std::string& name, std::shared_ptr<device::Reservation> kept);
   template <typename T>
   T* TakeAs(const std::string& name) {
@@ -91,7 +92,7 @@ class Arena {
  private:
   struct PlacedRow {
     MemoryRow row;
-    int64_t offset;  // in the reservation; of a late row meaningless
+    int64_t offset;  // in the reservation; meaningless for a late row
   };
 
   Arena(Space space, device::Device& device, std::unique_ptr<device::Reservation> reservation,
@@ -105,8 +106,8 @@ class Arena {
   const std::unique_ptr<device::Reservation> reservation_;
   mutable absl::Mutex mutex_;
   std::map<std::string, PlacedRow> left_ ABSL_GUARDED_BY(mutex_);  // rows not taken yet, by name
-  std::vector<std::vector<Piece>> taken_ ABSL_GUARDED_BY(mutex_);  // the others' pieces
-  std::vector<int64_t> taken_at_ ABSL_GUARDED_BY(mutex_);          // and where each begins
+  std::vector<std::vector<Piece>> taken_ ABSL_GUARDED_BY(mutex_);  // pieces of the rows taken
+  std::vector<int64_t> taken_at_ ABSL_GUARDED_BY(mutex_);          // where each row taken begins
   std::vector<std::shared_ptr<device::Reservation>> late_ ABSL_GUARDED_BY(mutex_);
   std::array<CategoryUse, kCategories> categories_ ABSL_GUARDED_BY(mutex_);
 };

@@ -47,7 +47,7 @@ TEST_F(ArenaTest, WhatIsNotTakenYetIsFree) {
   EXPECT_EQ(figures.categories[static_cast<int>(Category::kBuffers)].current, 100);
 }
 
-// Each reservation is seen, and refused while `full`.
+// Records each reservation, and refuses them while `full`.
 class SeenDevice : public device::CpuDevice {
  public:
   SeenDevice() : device::CpuDevice(1) {}
@@ -107,13 +107,13 @@ TEST(ArenaLateRows, AreKeptFromOneArenaToTheNext) {
   EXPECT_DEATH(second->TakeLate("later").IgnoreError(), "check failed");
 }
 
-// ZeRO §6.3: gradients where the backward leaves activations, of a model of two layers.
+// ZeRO §6.3: gradients lie where the backward leaves activations, in a model of two layers.
 TEST_F(ArenaTest, RowsThatNoPhaseUsesTogetherShareMemory) {
   const MemoryPlan plan{
       {{Space::kDevice, Category::kOptimizer, "states", 100},
        {Space::kDevice, Category::kActivations, "activations", 500, false, {{256, 0, 2}, {244, 0, 1}}},
        {Space::kDevice, Category::kGradients, "gradients", 384, false, {{192, 2}, {192, 1}}}}};
-  // In phase 1 all activations and one gradient, beside the states; each is rounded up to 64 bytes.
+  // Phase 1 has all activations and one gradient, besides the states; each is rounded up to 64 bytes.
   EXPECT_EQ(plan.SharedBytes(Space::kDevice), 192);
   EXPECT_EQ(plan.Bytes(Space::kDevice), 100 + 500 + 384 - 192);
   EXPECT_EQ(plan.Bytes(Space::kDevice, Category::kGradients), 384);
@@ -128,7 +128,7 @@ TEST_F(ArenaTest, RowsThatNoPhaseUsesTogetherShareMemory) {
   EXPECT_EQ(figures.categories[static_cast<int>(Category::kGradients)].peak, 384);
 }
 
-// What rows leave free in the phase that uses most, where their order keeps others out.
+// Memory that no row uses in the busiest phase counts as free, even if the rows' order keeps others out of it.
 TEST_F(ArenaTest, MemoryThatIsNeverInUseIsFree) {
   auto arena = Make({{Space::kDevice, Category::kBuffers, "a", 384, false, {{64, 1, 1}, {256, 0, 0}, {64, 1, 1}}},
                      {Space::kDevice, Category::kBuffers, "b", 128, false, {{128, 0, 1}}}});

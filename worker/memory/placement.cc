@@ -11,7 +11,7 @@
 namespace zerofleet::memory {
 namespace {
 
-constexpr std::ptrdiff_t kMostTried = 4;  // buffers of several pieces, in every order
+constexpr std::ptrdiff_t kMostTried = 4;  // as many buffers of several pieces are tried in every order
 
 bool InEveryPhase(const std::vector<Piece>& buffer) {
   return std::all_of(buffer.begin(), buffer.end(),
@@ -20,9 +20,9 @@ bool InEveryPhase(const std::vector<Piece>& buffer) {
 
 bool Together(const Piece& a, const Piece& b) { return a.first <= b.last && b.first <= a.last; }
 
-// The first place from `from` on at which no piece of `buffer` meets one of `other`, which is at `at`. While a pair of
-// pieces meets, they meet at every place up to the one behind the other's end: so the farthest of these is the next to
-// try, and none before it is free.
+// The first place from `from` on at which no piece of `buffer` meets one of `other`, which is at `at`. A pair of pieces
+// that meets does so at every place up to the end of the piece of `other`; so the farthest such end is the next place
+// to try, and no place before it is free.
 int64_t FreeOf(const std::vector<Piece>& buffer, int64_t from, const std::vector<Piece>& other, int64_t at) {
   for (;;) {
     int64_t next = from, begin = from, other_begin = at;
@@ -49,7 +49,7 @@ Placement PlaceInOrder(const std::vector<std::vector<Piece>>& buffers, const std
   for (size_t i = 0; i < order.size(); ++i) {
     const std::vector<Piece>& buffer = buffers[order[i]];
     int64_t place = 0;
-    // To try each buffer once more where one has moved this one on.
+    // Tries all buffers again after one of them has moved this one.
     for (bool moved = true; moved;) {
       moved = false;
       for (size_t j = 0; j < i; ++j) {
@@ -95,7 +95,7 @@ Placement Place(const std::vector<std::vector<Piece>>& buffers) {
 }
 
 Use MostInUse(const std::vector<std::vector<Piece>>& buffers, const std::vector<int64_t>& offsets, int64_t extent) {
-  // What is in use changes where a piece begins to be; the most is at one of these.
+  // The bytes in use grow only where a piece comes into use, so the maximum is at one of these.
   std::vector<std::pair<int64_t, int64_t>> changes;  // phase, bytes
   for (const std::vector<Piece>& buffer : buffers) {
     for (const Piece& piece : buffer) {
@@ -103,7 +103,7 @@ Use MostInUse(const std::vector<std::vector<Piece>>& buffers, const std::vector<
       changes.emplace_back(int64_t{piece.last} + 1, -piece.bytes);
     }
   }
-  std::sort(changes.begin(), changes.end());  // what ends before a phase goes before what begins in it
+  std::sort(changes.begin(), changes.end());  // what ends before a phase is sorted before what begins in it
   Use use;
   int64_t now = 0, busiest = 0;
   for (const auto& [phase, bytes] : changes) {

@@ -1,4 +1,4 @@
-// Who may share, and that nobody else does.
+// Which buffers share memory, and that no others do.
 #include "worker/memory/placement.h"
 
 #include <random>
@@ -25,7 +25,8 @@ TEST(Placement, PhasesApartSharePhasesTogetherDoNot) {
   EXPECT_EQ(Place({{{64, 1, 1}}, {{64}}}).extent, 128);
 }
 
-// The later buffer's pieces begin from the end, as gradients do; blocks of the first end from the end, as activations.
+// The second buffer's pieces come into use from its end, as gradients do; the first one's go out of use from its end,
+// as activations do.
 TEST(Placement, ABufferFollowsAnotherThatIsLeft) {
   const Placement placement =
       Place({{{128, 0, 4}, {128, 0, 3}, {128, 0, 2}, {128, 0, 1}}, {{64, 4}, {64, 3}, {64, 2}, {64, 1}}});

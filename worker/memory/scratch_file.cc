@@ -44,7 +44,7 @@ absl::StatusOr<std::unique_ptr<ScratchFile>> ScratchFile::Create(const std::stri
   bool direct = true;
   int descriptor = mkostemp(path.data(), O_CLOEXEC | O_DIRECT);
   if (descriptor < 0 && errno == EINVAL) {
-    unlink(path.c_str());  // some make it before they refuse
+    unlink(path.c_str());  // some file systems make the file before they refuse
     path.replace(path.size() - 6, 6, "XXXXXX");
     direct = false;
     descriptor = mkostemp(path.data(), O_CLOEXEC);

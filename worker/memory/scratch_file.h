@@ -1,8 +1,8 @@
-// A file for what memory has no room for: as long as the process that made it, and nobody else's.
+// A file for what memory has no room for. It lives as long as the process that made it, and is that process's alone.
 //
 // Its name is removed as soon as it is open, so that no other process finds it and nothing is left when this one ends,
-// however it ends. Its room is taken when it is made: a full disk is told then, and not in the middle of a run. It is
-// read and written past the page cache (O_DIRECT), which would keep in memory what was put here to leave it; file
+// however it ends. Its space is allocated when it is made, so a full disk is reported then, not in the middle of a run.
+// It is read and written past the page cache (O_DIRECT), which would keep in memory what was moved out of it; file
 // systems that cannot do that (tmpfs) are used through the cache.
 #ifndef ZEROFLEET_WORKER_MEMORY_SCRATCH_FILE_H_
 #define ZEROFLEET_WORKER_MEMORY_SCRATCH_FILE_H_
@@ -18,13 +18,14 @@
 
 namespace zerofleet::memory {
 
-// Whether an error is of a scratch file, which is this process's own: a process on another node may have none.
+// Whether an error comes from a scratch file. The file is this process's own, so a process on another node may not have
+// the error. OfScratchFile marks a status as such an error.
 bool IsOfScratchFile(const absl::Status& status);
 absl::Status OfScratchFile(absl::Status status);
 
 class ScratchFile {
  public:
-  // What offsets, lengths and addresses of memory must be multiples of.
+  // Offsets, lengths and memory addresses must be multiples of it.
   static constexpr int64_t kBlock = 4096;
 
   // Creates a file of `bytes` bytes in `directory`, which is made if it is missing; `name` is the beginning of its name
@@ -35,12 +36,12 @@ class ScratchFile {
   ScratchFile(const ScratchFile&) = delete;
   ScratchFile& operator=(const ScratchFile&) = delete;
 
-  // Thread-safe. Errors name path, offset and cause, and are IsOfScratchFile.
+  // Thread-safe. Errors name path, offset and cause; IsOfScratchFile holds for them.
   absl::Status Write(int64_t offset, std::span<const std::byte> from);
   absl::Status Read(int64_t offset, std::span<std::byte> into);
 
-  const std::string& path() const { return path_; }  // as it was
-  bool direct() const { return direct_; }            // past the page cache
+  const std::string& path() const { return path_; }  // the path before its name was removed
+  bool direct() const { return direct_; }            // whether it is read and written past the page cache
 
  private:
   ScratchFile(std::string path, int descriptor, bool direct)

@@ -1,4 +1,4 @@
-// A file without a name: what is written is read, nothing is left behind, and a full disk is told at once.
+// A file without a name: what is written is read, nothing is left behind, and a full disk is reported at once.
 #include "worker/memory/scratch_file.h"
 
 #include <cstdlib>
