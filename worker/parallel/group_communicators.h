@@ -18,7 +18,7 @@ namespace zerofleet::parallel {
 class GroupCommunicators {
  public:
   // Joins the data group, and the groups of other axes that have several ranks. `addresses` are those of the view's
-  // ranks, by rank. Errors are CollectiveEndpoint::Join's.
+  // ranks, by rank. Returns the errors of CollectiveEndpoint::Join.
   static absl::StatusOr<GroupCommunicators> Join(const Mesh& mesh, const std::vector<std::string>& addresses,
                                                  collective::CollectiveEndpoint& endpoint,
                                                  const collective::PeerTrust& trust = {});
@@ -30,7 +30,8 @@ class GroupCommunicators {
   collective::Communicator& Of(std::string_view group) const;
   const std::vector<std::unique_ptr<collective::Communicator>>& all() const { return communicators_; }
 
-  // Every operation of every group, the one in progress included, returns `reason` at once. Any thread; idempotent.
+  // Every operation of every group, the one in progress included, returns `reason` at once. May be called by any
+  // thread; idempotent.
   void Abort(const absl::Status& reason) const;
 
  private:

@@ -21,7 +21,8 @@ absl::Status CheckRange(const std::string& field, int value, int smallest, int l
   return Wrong(field, absl::StrCat("must be ", smallest, " to ", largest, ", got ", value));
 }
 
-// The axes told: those that a run has, in their order, with degrees that make the world size.
+// The axes of the assignment, which must be those that a run has, in their order, with degrees that make the world
+// size.
 absl::StatusOr<coordinator::Axes> AxesOf(const v1::Assignment& assignment) {
   const coordinator::Axes known = coordinator::AxesOf(/*tensor=*/1, assignment.world_size());
   ZF_RETURN_IF_ERROR(CheckRange("the number of axes", assignment.axes_size(), static_cast<int>(known.list().size()),
@@ -40,7 +41,7 @@ absl::StatusOr<coordinator::Axes> AxesOf(const v1::Assignment& assignment) {
   return Wrong("axes", absl::StrCat("make ", ranks, " ranks, expected ", assignment.world_size()));
 }
 
-// The node of each rank: as the members tell it, which are in rank order, or as the nodes are counted.
+// The node of each rank: from the members, which are in rank order, or from the assignment's counted nodes.
 absl::StatusOr<std::vector<int>> NodesOf(const v1::Assignment& assignment) {
   if (!assignment.members().empty()) {
     ZF_RETURN_IF_ERROR(CheckRange("the number of members", assignment.members_size(), assignment.world_size(),

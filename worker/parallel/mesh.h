@@ -1,7 +1,7 @@
 // A rank's place in a view: its number along each axis of the view, its node, and the groups of ranks that they make.
 //
 // A view is what the coordinator hands out: the ranks of one generation. Whoever needs a rank, a number of ranks or a
-// group asks the mesh of the view it is in; neither the configuration nor arithmetic on ranks says it.
+// group takes it from the mesh of its view, never from the configuration or from arithmetic on ranks.
 #ifndef ZEROFLEET_WORKER_PARALLEL_MESH_H_
 #define ZEROFLEET_WORKER_PARALLEL_MESH_H_
 
@@ -23,17 +23,17 @@ using coordinator::kTensorGroup;
 struct Group {
   std::string name;
   int rank = 0;            // this rank's number in the group
-  std::vector<int> ranks;  // of the view, by their number in the group
+  std::vector<int> ranks;  // ranks of the view, by number in the group
   int team = 0;            // consecutive ranks of the group that are summed together first; at most its size
-  std::vector<int> nodes;  // by number in the group
+  std::vector<int> nodes;  // node of each rank, by number in the group
 
   int size() const { return static_cast<int>(ranks.size()); }
 };
 
 class Mesh {
  public:
-  // The receiver's place in the view of `generation`. Internal, naming the field, for an assignment that is not
-  // of the form that coordinator/placement.h gives: nothing is computed from one that was not checked.
+  // The receiver's place in the view of `generation`. Internal, naming the field, for an assignment that does not have
+  // the form that coordinator/placement.h gives: nothing is computed from an unchecked assignment.
   static absl::StatusOr<Mesh> Create(const v1::Assignment& assignment, uint64_t generation);
 
   // A view that no coordinator hands out, of ranks on one node in one team: for plans, benches and tests.
@@ -44,16 +44,16 @@ class Mesh {
   int rank() const { return rank_; }
   int world_size() const { return axes_.world_size(); }
   int nodes() const { return nodes_.back() + 1; }
-  // As the coordinator decided; may be larger than a group.
+  // The team size that the coordinator decided; may be larger than a group.
   int team() const { return team_; }
   const coordinator::Axes& axes() const { return axes_; }
 
-  // Ranks of the view: which one keeps the copies of this rank's snapshots, and for which one it keeps them itself.
-  // Both are this rank where it is alone.
+  // Ranks of the view: the one that keeps the copies of this rank's snapshots, and the one whose copies this rank
+  // keeps. Both are this rank where its data group has no other.
   int replica_holder() const { return ShiftedInData(+1); }
   int replica_owner() const { return ShiftedInData(-1); }
 
-  // This rank's groups, one of each axis; groups of equal names share no rank.
+  // This rank's groups, one for each axis; groups of equal names share no rank.
   const std::vector<Group>& groups() const { return groups_; }
   const Group& group(std::string_view name) const;
   const Group& data() const { return group(kDataGroup); }
@@ -67,7 +67,7 @@ class Mesh {
   int rank_, team_;
   coordinator::Axes axes_;
   std::vector<int> nodes_;     // by rank
-  std::vector<Group> groups_;  // of the slowest axis first
+  std::vector<Group> groups_;  // the slowest axis's first
 };
 
 }  // namespace zerofleet::parallel

@@ -12,7 +12,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// As the coordinator makes it.
+// An assignment as the coordinator makes it.
 v1::Assignment AssignmentOf(int rank, const std::vector<int>& nodes, int tensor, int team) {
   v1::Assignment assignment;
   assignment.set_rank(rank);
@@ -49,7 +49,7 @@ TEST(Mesh, GroupsAreRowsAndColumns) {
   const Mesh mesh = *Mesh::Create(AssignmentOf(5, {0, 0, 0, 0, 1, 1, 1, 1}, 2, 2), 1);
   EXPECT_THAT(mesh.tensor().ranks, ElementsAre(4, 5));
   EXPECT_EQ(mesh.tensor().rank, 1);
-  EXPECT_EQ(mesh.tensor().team, 2);  // always summed as one
+  EXPECT_EQ(mesh.tensor().team, 2);  // a tensor group is always summed as one team
   EXPECT_THAT(mesh.data().ranks, ElementsAre(1, 3, 5, 7));
   EXPECT_EQ(mesh.data().rank, 2);
   EXPECT_THAT(mesh.data().nodes, ElementsAre(0, 0, 1, 1));
