@@ -41,7 +41,7 @@ void NewtonSchulz(device::Ops& ops, device::Stream& stream, int64_t rows, int64_
     } else {
       ops.LinearForward(stream, {.m = side, .n = side, .k = columns, .x = Of(x), .w = Of(x), .y = Of(memory.gram)});
     }
-    // It is symmetric, so that a product with its transpose is its square.
+    // The Gram matrix is symmetric, so its product with its transpose is its square.
     ops.LinearForward(
         stream, {.m = side, .n = side, .k = side, .x = Of(memory.gram), .w = Of(memory.gram), .y = Of(memory.squared)});
     Combine(ops, stream, side * side, memory.squared, kC, /*add=*/false, memory.squared);

@@ -1,4 +1,4 @@
-// The nearest matrix with orthonormal rows or columns, by Newton-Schulz: what Muon makes of a momentum (Jordan et al.
+// The nearest matrix with orthonormal rows or columns, by Newton-Schulz: what Muon turns a momentum into (Jordan et al.
 // 2024, "Muon: An optimizer for hidden layers in neural networks").
 #ifndef ZEROFLEET_WORKER_OPTIM_NEWTON_SCHULZ_H_
 #define ZEROFLEET_WORKER_OPTIM_NEWTON_SCHULZ_H_
@@ -12,14 +12,14 @@ namespace zerofleet::optim {
 
 inline constexpr int kNewtonSchulzSteps = 5;
 
-// fp32, of memory that the host reads.
+// fp32 scratch, in memory that the host reads.
 struct NewtonSchulzMemory {
-  float *next, *gram, *squared;  // rows x columns, and twice the square of the shorter side
+  float *next, *gram, *squared;  // elements: rows x columns, then twice the square of the shorter side
 };
 
-// x(rows, columns), fp32, in place: five steps of X' = aX + b(XX^T)X + c(XX^T)^2 X from X over its norm, with the
-// coefficients of the reference, which leave singular values between about 0.7 and 1.2. Of a tall matrix X^T X takes
-// XX^T's place, as if it were transposed. The bits depend on the matrix alone.
+// Replaces x(rows, columns), fp32, by the result of five steps of X' = aX + b(XX^T)X + c(XX^T)^2 X that begin with X
+// over its norm. The coefficients are the reference's and leave singular values between about 0.7 and 1.2. For a tall
+// matrix X^T X takes XX^T's place, as if it were transposed. The result's bits depend only on the matrix.
 void NewtonSchulz(device::Ops& ops, device::Stream& stream, int64_t rows, int64_t columns, float* x,
                   const NewtonSchulzMemory& memory);
 

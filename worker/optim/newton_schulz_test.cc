@@ -1,4 +1,4 @@
-// Singular values near 1, singular vectors as they were; a matrix and its transpose alike.
+// The reference's result, and the same result for a matrix and its transpose.
 #include "worker/optim/newton_schulz.h"
 
 #include <algorithm>

@@ -20,7 +20,7 @@ bool IsPositive(double value) { return value > 0; }
 bool IsNotNegative(double value) { return value >= 0; }
 bool IsFractionBelowOne(double value) { return value >= 0 && value < 1; }
 
-// The keys that every optimizer has.
+// The keys that every optimizer has, and its own between them.
 std::vector<OptimizerKey> KeysWith(double learning_rate, double weight_decay, std::vector<OptimizerKey> own) {
   std::vector<OptimizerKey> keys = {{"learning_rate", &Config::learning_rate, &Config::set_learning_rate, learning_rate,
                                      IsPositive, "must be > 0, such as 3.0e-4"}};

@@ -21,10 +21,11 @@ namespace zerofleet::optim {
 
 // One value per parameter, kept from step to step.
 struct OptimizerVector {
-  const char* name;  // as in PyTorch; in the memory plan and in a rank's checkpoint file
+  const char* name;  // as in PyTorch; used in the memory plan and in a rank's checkpoint file
   device::DType dtype;
   enum class Initial { kWeights, kZeros } initial;
-  // The average of the weights (ema): memory of a category of its own, on the host wherever the other vectors are.
+  // Marks the average of the weights (ema): its memory has a category of its own, and is on the host wherever the other
+  // vectors are.
   bool is_average = false;
 };
 
@@ -47,14 +48,14 @@ struct OptimizerKey {
   void (v1::OptimizerConfig::*set)(double);
   double value_if_absent;
   bool (*fits)(double value);
-  const char* wanted;  // "must be >= 0"
+  const char* wanted;  // for messages: "must be >= 0"
 };
 
 struct OptimizerRow {
   const char* name;
   std::vector<OptimizerVector> vectors;  // the first is the fp32 master weights
-  std::vector<OptimizerKey> keys;        // all that it has; those of other optimizers do not apply to it
-  // Whether it updates matrices whole: its updater exchanges them, and `update` is of all else.
+  std::vector<OptimizerKey> keys;        // all its keys; those of other optimizers do not apply to it
+  // Whether it updates matrices whole: its updater exchanges them, and `update` is for everything else.
   bool whole_matrices = false;
   void (*update)(device::Ops& ops, device::Stream& stream, const UpdatePiece& piece);
 
@@ -68,10 +69,10 @@ struct OptimizerRow {
   bool HasKey(const std::string& name) const;
 };
 
-// The first is the configuration's first value.
+// All rows; the first is the configuration's default.
 std::span<const OptimizerRow> Optimizers();
 std::vector<std::string> OptimizerNames();
-// The row that keeps no average. InvalidArgument, with the names there are, for any other name.
+// The row that keeps no average. InvalidArgument, with the known names, for any other name.
 absl::StatusOr<const OptimizerRow*> FindOptimizer(const std::string& name);
 // The row of this configuration's optimizer: with `ema` one that has the average as its last vector.
 absl::StatusOr<const OptimizerRow*> OptimizerOf(const v1::Config& config);

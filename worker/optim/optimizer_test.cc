@@ -1,4 +1,4 @@
-// What every row of the table must be, whichever optimizers there are, and what each of today's is.
+// What every row of the table must fulfil, and what each of the present rows is.
 #include "worker/optim/optimizer.h"
 
 #include <set>
@@ -59,7 +59,7 @@ TEST(Optimizers, AnAverageIsOneMoreVector) {
   EXPECT_FALSE(OptimizerOf(v1::Config()).ok());
 }
 
-// A key's functions are of one field, which has the key's name; what is absent has a value that fits.
+// A key's functions access one field, which has the key's name; the value of an absent key fits.
 TEST(Optimizers, EveryKeyIsAFieldOfTheConfiguration) {
   const google::protobuf::Descriptor& fields = *v1::OptimizerConfig::descriptor();
   std::set<std::string> owned = {"name"};

@@ -9,7 +9,7 @@
 namespace zerofleet::optim {
 namespace {
 
-// What is left of the way from peak to floor.
+// The share of the way from peak to floor that is left.
 double Cosine(double progress) { return 0.5 * (1.0 + std::cos(std::numbers::pi * progress)); }
 double Share(const std::string& shape, double progress) {
   if (shape == "cosine") return Cosine(progress);

@@ -1,4 +1,4 @@
-// Warm-up, the three decays, and both ends.
+// Warm-up, every kind of decay, and both ends.
 #include "worker/optim/schedule.h"
 
 #include "gtest/gtest.h"
@@ -42,7 +42,7 @@ double StableRate(const char* shape, int64_t steps, int64_t step) {
   return LearningRate(optimizer, schedule, steps, step);
 }
 
-// Up to its decay a run does not know where that is to begin.
+// Up to its decay a run's rate does not depend on where the decay begins.
 TEST(LearningRate, DecaysInTheLastSteps) {
   EXPECT_DOUBLE_EQ(StableRate("linear", 110, 5), 0.5);
   for (const int64_t steps : {50, 110}) {

@@ -15,7 +15,7 @@ namespace zerofleet::optim {
 // The segments of flat range [begin, end), in order, neighbours of one rule merged; offsets are from `begin`.
 std::vector<device::DecaySegment> DecaySegments(const model::ModelSpec& spec, int64_t begin, int64_t end);
 
-// The inputs of one step's update. `tokens` is that of the global batch.
+// The inputs of one step's update. `tokens` are the global batch's.
 device::StepRule StepRuleOf(const v1::OptimizerConfig& config, double tokens, double learning_rate,
                             const device::LossScaling& loss_scaling);
 
