@@ -23,9 +23,9 @@ namespace {
 constexpr const char* kLogitsRow = "logits";
 constexpr const char* kCacheRow = "keys and values";
 constexpr const char* kWeightStagingRow = "weight staging";
-constexpr int64_t kStagedWeights = 1 << 18;  // at a time
+constexpr int64_t kStagedWeights = 1 << 18;  // weights copied at a time
 
-// Adds the bytes of the tokens' text; false if one is no text.
+// Adds the bytes of the tokens' text; false if the tokens make no text.
 bool AddBytes(const text::Tokenizer& tokenizer, std::span<const int32_t> tokens, int64_t& bytes) {
   const absl::StatusOr<std::string> text = tokenizer.Decode(tokens, /*special=*/false);
   if (text.ok()) bytes += static_cast<int64_t>(text->size());
@@ -95,7 +95,7 @@ absl::Status InferenceModel::Reserve() {
   const int64_t sequences = options_.sequences, context = options_.context;
   const device::DType dtype = *options_.dtype;
   ZF_ASSIGN_OR_RETURN(stream_, device_->CreateStream());
-  // Nothing is kept for a backward: all blocks work in one block's memory.
+  // Nothing is kept for a backward, so all blocks work in one block's memory.
   ZF_ASSIGN_OR_RETURN(model_, model::Model::Create(config, {dtype, sequences, context, {.segment = 1}}, *device_));
   const int64_t cache_bytes = options_.keeps_keys_and_values ? model_->CacheBytes(context) : 0;
   memory::MemoryPlan plan{
@@ -261,7 +261,7 @@ absl::StatusOr<double> InferenceModel::LossWithin(std::span<const int32_t> windo
   return loss;
 }
 
-// Tokens that see the same first one are computed at once.
+// Tokens whose windows begin at the same token are computed in one pass.
 absl::StatusOr<double> InferenceModel::ContinuationLoss(std::span<const int32_t> before,
                                                         std::span<const int32_t> continuation) {
   if (before.empty() || continuation.empty())

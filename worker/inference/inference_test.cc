@@ -1,4 +1,4 @@
-// The next token with keys and values that are kept and without; the integration tests in tests/ cover real models.
+// The next token with and without kept keys and values; the integration tests in tests/ cover real models.
 #include "worker/inference/inference.h"
 
 #include <algorithm>
@@ -42,7 +42,7 @@ class NextTokenTest : public RandomModelTest {
   std::string step_dir_;
 };
 
-// Several times the context of 7, so the first tokens are left behind.
+// The text is several times the context of 7, so its first tokens are left behind.
 TEST_F(NextTokenTest, GreedyTextIsTheSameWithAndWithoutACache) {
   for (const device::DType dtype : {device::DType::kF32, device::DType::kBF16}) {
     const auto with = Load({.dtype = dtype}), without = Load({.dtype = dtype, .keeps_keys_and_values = false});
@@ -81,7 +81,7 @@ TEST_F(NextTokenTest, TokensBeyondTheVocabularyAreRefused) {
   EXPECT_TRUE(model->NextLogits(std::vector<int32_t>{1, 2, 3}).ok());
 }
 
-// Beyond the context too.
+// The same holds beyond the context.
 TEST_F(NextTokenTest, AContinuationsLossIsThatOfItsTokens) {
   const std::vector<int32_t> all = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3};
   const auto fresh = Load({.keeps_keys_and_values = false}), kept = Load({});

@@ -14,7 +14,7 @@ namespace zerofleet::inference {
 
 class RandomModelTest : public checkpoint::CheckpointTest {
  protected:
-  // A context of 7.
+  // Saves a model with a context of 7; returns the checkpoint's directory.
   std::string SaveModel(int64_t vocab) const {
     v1::CheckpointManifest manifest = Manifest(3, 1);
     manifest.mutable_config()->mutable_model()->set_vocab(vocab);

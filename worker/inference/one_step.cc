@@ -16,7 +16,7 @@
 namespace zerofleet::inference {
 namespace {
 
-// Weights and gradients of all units, which lie one behind another.
+// Weights and gradients of all units, which lie one after another in memory.
 class WholeParameters : public model::ParameterSource {
  public:
   WholeParameters(const model::ModelSpec& spec, float* weights, float* gradients)
@@ -26,7 +26,7 @@ class WholeParameters : public model::ParameterSource {
     return device::Tensor{weights_ + spec_.units()[unit].flat_begin, device::DType::kF32};
   }
   void Release(int) override {}
-  // Micro-batches add to what those before them have left.
+  // Micro-batches add to the gradients of those before them.
   absl::StatusOr<float*> Gradient(int unit) override { return gradients_ + spec_.units()[unit].flat_begin; }
   absl::Status DeliverGradient(int) override { return absl::OkStatus(); }
 

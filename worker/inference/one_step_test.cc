@@ -83,13 +83,13 @@ TEST_F(OneStepTest, UpdatesAreTheOptimizers) {
   update_.optimizer.set_grad_clip(0);
   update_.optimizer.set_weight_decay(0.5);
   ASSERT_TRUE(UpdateWith(found.gradients, update_, *device_).ok());
-  const size_t last = weights_.size() - 1;  // of a norm's bias
+  const size_t last = weights_.size() - 1;  // an element of a norm's bias
   EXPECT_EQ(update_.states[0][last], plain[0][last]);
   begin_again();
   update_.decays_all = true;
   ASSERT_TRUE(UpdateWith(found.gradients, update_, *device_).ok());
   EXPECT_NEAR(update_.states[0][last], plain[0][last] - 0.005 * weights_[last], 1e-6);
-  // A later step of the same average is larger: it is less corrected.
+  // A later step with the same averages is smaller, since it corrects their bias less.
   begin_again();
   update_.decays_all = false;
   update_.optimizer.set_weight_decay(0);

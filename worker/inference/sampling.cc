@@ -29,7 +29,8 @@ void Penalise(std::vector<float>& scores, double penalty, std::span<const int32_
   }
 }
 
-// In the order of their tokens, or with `sorted` the likeliest first.
+// At most `top_k` candidates (0: all); the likeliest first if any are left out or with `sorted`, otherwise in the order
+// of tokens.
 std::vector<Candidate> Candidates(const std::vector<float>& scores, int64_t top_k, bool sorted) {
   std::vector<Candidate> all(scores.size());
   for (size_t i = 0; i < scores.size(); ++i) all[i] = {scores[i], static_cast<int32_t>(i)};

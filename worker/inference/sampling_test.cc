@@ -1,4 +1,4 @@
-// Who may be chosen, and how often.
+// Which tokens may be chosen, and how often.
 #include "worker/inference/sampling.h"
 
 #include <cmath>

@@ -58,7 +58,7 @@ int64_t CharactersIn(const std::string& text) {
                        [](char c) { return (static_cast<unsigned char>(c) & 0xc0u) != 0x80u; });
 }
 
-// The nats of an ending behind its context, of the tokens that the context alone does not have.
+// The nats of an ending after its context: those of the tokens of `whole` beyond as many as the context alone has.
 absl::StatusOr<double> LossOfEnding(InferenceModel& model, const text::Tokenizer& tokenizer,
                                     const std::vector<int32_t>& context, const std::string& whole) {
   ZF_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, tokenizer.Encode(whole, /*special=*/true));
@@ -116,7 +116,8 @@ absl::Status AddFile(InferenceModel& model, const text::Tokenizer& tokenizer, co
       const bool behind = (id & data::kEndsDocument) != 0;
       const bool expected = (id & data::kUncounted) == 0 && (end || !behind);
       if (expected) document.push_back(id & ~data::kEndsDocument);
-      // A line may hold the token that ends a text, as a chat does behind each message; a text file is divided there.
+      // A line may hold the token that ends a text, as a chat does after each message; only a text file is divided
+      // there.
       if (!behind && (format.json_lines() || document.back() != end)) continue;
       ZF_RETURN_IF_ERROR(AddDocument(model, end, document, loss));
       document.clear();
@@ -125,7 +126,7 @@ absl::Status AddFile(InferenceModel& model, const text::Tokenizer& tokenizer, co
   };
   data::TokenizeOptions options;
   options.threads = threads;
-  options.end_token = format.json_lines() ? end.value_or(0) : end;  // told by its mark
+  options.end_token = format.json_lines() ? end.value_or(0) : end;  // recognised by its mark
   options.marks = true;
   options.chat = chat;
   ZF_ASSIGN_OR_RETURN(const data::TokenizeCounts counts, data::Tokenize(*file, format, tokenizer, options, take));

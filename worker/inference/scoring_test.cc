@@ -35,7 +35,7 @@ TEST_F(ScoringTest, TheLikeliestEndingIsChosenAsItIsAndPerCharacter) {
     per_length.push_back(losses.back() / static_cast<double>(ending.size()));
   }
   const auto least = [](const std::vector<double>& of) { return std::min_element(of.begin(), of.end()) - of.begin(); };
-  ASSERT_NE(least(losses), least(per_length));  // so that the test tells the two apart
+  ASSERT_NE(least(losses), least(per_length));  // so that the test can distinguish the two
   const auto line = [&](int64_t label) {
     return absl::StrCat(R"({"ctx": "He", "endings": ["runs away", "x", "sits"], "label": )", label, "}\n");
   };
@@ -96,8 +96,8 @@ TEST_F(ScoringTest, ADirectoryIsTheDocumentsOfItsFiles) {
   EXPECT_NEAR(loss->mean_of_documents, (Loss("a", "bc") / 2 + Loss("a", " longer text") / 12) / 2, 1e-6);
 }
 
-// A template that ends each message with the token that ends a text does not divide the chat, and nothing is expected
-// behind its last message.
+// A template that ends each message with the token that ends a text does not divide the chat, and nothing is predicted
+// after its last message.
 TEST_F(ScoringTest, AChatIsADocument) {
   const auto tokenizer =
       text::BpeTokenizer::Parse(R"({"added_tokens": [{"id": 3, "content": "</s>", "single_word": false,
