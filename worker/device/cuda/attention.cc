@@ -1,7 +1,7 @@
-// Causal self-attention (ops.h): cuDNN's fused kernels where they take the shape, else the tiled ones.
+// Causal self-attention (ops.h): cuDNN's fused kernels where they support the shape, else the tiled ones.
 //
-// Which of them runs follows from shape, type and machine, never from timing, so a run's bits are the same each time.
-// Both keep the same logsumexp, so forward and backward may use different ones: cuDNN's backward takes fewer shapes
+// Which of them runs follows from shape, type and machine, never from timing, so every run gives the same bits. Both
+// keep the same logsumexp, so forward and backward may use different kernels: cuDNN's backward supports fewer shapes
 // than its forward.
 #include <string>
 
@@ -50,7 +50,7 @@ void CudaOps::AttentionBackward(Stream& stream, const AttentionBackwardArguments
   }
 }
 
-// The backward's sums of dout * out, one per query.
+// Room for the backward's sums of dout * out, one per query.
 int64_t CudaOps::AttentionScratchBytes(const AttentionShape& shape) const {
   return shape.batch * shape.heads * shape.time * static_cast<int64_t>(sizeof(float));
 }

@@ -1,9 +1,9 @@
-// See attention_cudnn.h. The graphs are attention_graph.h's.
+// See attention_cudnn.h. attention_graph.h makes the graphs.
 //
 // The deterministic backward keeps the gradient of the scores, T x T per head, in the workspace until dq is computed
-// from it. So the batch is cut into slices whose scores fit: whole sequences, or, where one sequence's do not fit, some
-// heads of one sequence. A slice's size follows from the shape and the workspace alone. For gpt2-1558m (25 heads,
-// context 1024) a sequence takes 50 MiB.
+// from it. So the batch is cut into slices whose scores fit: whole sequences, or, where the scores of one sequence do
+// not fit, some heads of one sequence. A slice's size follows from the shape and the workspace alone. For gpt2-1558m
+// (25 heads, context 1024) a sequence takes 50 MiB.
 #include "worker/device/cuda/attention_cudnn.h"
 
 #include <cuda_runtime_api.h>
@@ -34,15 +34,16 @@ namespace {
 constexpr int64_t kLargestHeadSize = 256;
 // Up to 9.15.0 the backward accesses memory beyond the tensors if T is not a multiple of 128.
 constexpr size_t kOldestCudnn = 91600;
-// What cuDNN's backward engines add to the scores they store (256 bytes in 9.19), with room to spare.
+// Workspace that cuDNN's backward engines need besides the scores (256 bytes in 9.19), with room to spare.
 constexpr int64_t kSpareBytes = 64 << 10;
 
 enum class Direction { kForward, kBackward };
 
-// The scores of one head as the engines store them: 2-byte elements, both sides rounded up to their tiles.
+// The bytes of one head's scores as the engines store them: 2 per element, with both sides rounded up to the engines'
+// tiles.
 int64_t ScoresBytes(int64_t time) { return RoundUp(time, 64) * RoundUp(time, 128) * 2; }
 
-// The most even cut of `count` into pieces of at most `most`; the last piece may be smaller.
+// The size of the pieces in the most even cut of `count` into pieces of at most `most`; the last may be smaller.
 int64_t EvenPiece(int64_t count, int64_t most) { return CeilDivide(count, CeilDivide(count, most)); }
 
 // Sequences and heads that the backward processes at once; heads are cut only where sequences are processed one by one.
@@ -57,7 +58,7 @@ std::optional<Slice> BackwardSlice(const AttentionShape& shape, int64_t workspac
   return Slice{EvenPiece(shape.batch, heads / shape.heads), shape.heads};
 }
 
-// A part of a batch, and where it starts.
+// A part of a batch, and its first sequence and head.
 struct Part {
   AttentionShape shape;
   int64_t sequence, head;
@@ -84,11 +85,11 @@ absl::Status CheckShape(const AttentionShape& shape, DType dtype, Direction dire
         absl::StrCat("cuDNN's fused attention takes head sizes that are multiples of 8 up to ", kLargestHeadSize,
                      ", not ", shape.head_size));
   }
-  // cuDNN's release notes list this one as not supported, though its heuristics offer a plan.
+  // cuDNN's release notes list this shape as not supported, though its heuristics offer a plan.
   if (direction == Direction::kBackward && shape.time == 1) {
     return absl::UnimplementedError("cuDNN's fused attention has no backward for sequences of 1");
   }
-  // Where the graph's form is known to give the same bits each time (attention_graph.h).
+  // On these two architectures the graph's form is known to give the same bits each time (attention_graph.h).
   if (direction == Direction::kBackward && compute_capability_major != 8 && compute_capability_major != 9) {
     return absl::UnimplementedError(
         absl::StrCat("cuDNN's fused backward is not known to be deterministic on compute capability ",
@@ -97,7 +98,7 @@ absl::Status CheckShape(const AttentionShape& shape, DType dtype, Direction dire
   return absl::OkStatus();
 }
 
-// The graphs of attention_graph.h have as many heads of keys and values as of queries.
+// The graphs of attention_graph.h need as many heads of keys and values as of queries.
 absl::Status NoGroups() { return absl::UnimplementedError("heads of queries that share keys and values"); }
 
 class CudnnAttention : public FusedAttention {
@@ -124,10 +125,10 @@ class CudnnAttention : public FusedAttention {
                 Tensor dout, Tensor dqkv, float* delta) override;
 
  private:
-  // Direction, sequences, heads, heads of a row in memory, T, D, type.
+  // Direction, sequences, heads, heads per row in memory, T, D, type.
   using Key = std::tuple<Direction, int64_t, int64_t, int64_t, int64_t, int64_t, DType>;
 
-  // Makes the plan of `part` on the first request, and keeps it or the reason why there is none.
+  // Makes the plan for `part` on the first request, and keeps the plan or the reason why there is none.
   const absl::StatusOr<CudnnPlan>& PlanFor(Direction direction, const AttentionShape& part, int64_t row_heads,
                                            DType dtype);
   absl::StatusOr<CudnnPlan> MakePlan(Direction direction, const AttentionShape& part, int64_t row_heads, DType dtype);
@@ -143,7 +144,7 @@ class CudnnAttention : public FusedAttention {
 absl::StatusOr<CudnnPlan> CudnnAttention::MakePlan(Direction direction, const AttentionShape& part, int64_t row_heads,
                                                    DType dtype) {
   ZF_RETURN_IF_ERROR(CheckShape(part, dtype, direction, compute_capability_major_));
-  // The calling thread may be one on which no GPU has been chosen yet.
+  // The calling thread may not have chosen a GPU yet.
   ZF_RETURN_IF_ERROR(CudaStatus(cudaSetDevice(device_), "cudaSetDevice"));
   ZF_ASSIGN_OR_RETURN(CudnnGraph graph, direction == Direction::kForward
                                             ? AttentionForwardGraph(handle_, part, row_heads, dtype)

@@ -19,19 +19,19 @@ class FusedAttention {
   static absl::StatusOr<std::unique_ptr<FusedAttention>> Create(void* workspace, int64_t workspace_bytes);
   virtual ~FusedAttention() = default;
 
-  // OK where cuDNN runs this shape within the workspace, otherwise the reason: the same answer each time on one
-  // machine. The first call makes the shape's plans, in about a second, and later calls look them up.
+  // OK where cuDNN runs this shape within the workspace, otherwise the reason. On one machine the answer is always the
+  // same. The first call makes the shape's plans, in about a second; later calls look them up.
   virtual absl::Status ForwardSupport(const AttentionShape& shape, DType dtype) = 0;
   virtual absl::Status BackwardSupport(const AttentionShape& shape, DType dtype) = 0;
 
   // As Ops::AttentionForward and AttentionBackward, where supported; delta(B,H,T) fp32 is scratch. qkv, out, dout and
-  // dqkv are aligned to 16 bytes. The same bits each time.
+  // dqkv are aligned to 16 bytes. Every call gives the same bits.
   virtual void Forward(Stream& stream, const AttentionShape& shape, Tensor qkv, Tensor out, float* logsumexp) = 0;
   virtual void Backward(Stream& stream, const AttentionShape& shape, Tensor qkv, Tensor out, const float* logsumexp,
                         Tensor dout, Tensor dqkv, float* delta) = 0;
 };
 
-// cuDNN's version as it numbers them, such as 91900; 0 in a build without it, and where the machine has none.
+// cuDNN's version number, such as 91900; 0 where the build or the machine has no cuDNN.
 int64_t CudnnVersion();
 
 }  // namespace zerofleet::device::cuda

@@ -1,5 +1,5 @@
-// cuDNN's fused attention on a GPU: that it takes the shapes the models have, agrees with the tiled kernels however the
-// batch is cut, and gives the same bits each time. Skipped where there is no GPU or no cuDNN.
+// cuDNN's fused attention on a GPU supports the models' shapes, agrees with the tiled kernels however the batch is cut,
+// and gives the same bits each time. Skipped where there is no GPU or no cuDNN.
 #include "worker/device/cuda/attention_cudnn.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace zerofleet::device::cuda {
 namespace {
 
-// Results of forward and backward, from the same inputs.
+// The results of forward and backward on the same inputs.
 struct Results {
   std::vector<float> out, logsumexp, dqkv;
 };
@@ -36,7 +36,7 @@ class FusedAttentionTest : public ::testing::TestWithParam<DType> {
     if (fused.ok()) fused_ = std::move(fused).value();
     return fused.status();
   }
-  // The backward takes `out` and `logsumexp` of `forward`, or its own forward's where that is null.
+  // The backward reads `out` and `logsumexp` from `forward`, or, where that is null, from its own forward.
   Results Run(const AttentionShape& s, bool fused, const Results* forward = nullptr);
   void ExpectNear(const std::vector<float>& got, const std::vector<float>& want, double part);
 
@@ -76,7 +76,7 @@ Results FusedAttentionTest::Run(const AttentionShape& s, bool fused, const Resul
   return results;
 }
 
-// Within `part` of the largest element.
+// Expects each element within `part` of the largest element.
 void FusedAttentionTest::ExpectNear(const std::vector<float>& got, const std::vector<float>& want, double part) {
   ASSERT_EQ(got.size(), want.size());
   double largest = 0;
@@ -102,7 +102,8 @@ TEST_P(FusedAttentionTest, LeavesTheRestToTheTiledKernels) {
   EXPECT_EQ(fused_->BackwardSupport({1, 1 << 15, 1, 64}, GetParam()).code(), absl::StatusCode::kUnimplemented);
 }
 
-// 200 positions take 128 KiB of scores per head: the workspaces hold all sequences, two, one, and three heads of one.
+// 200 positions take 128 KiB of scores per head. The workspaces hold all sequences, two sequences, one, and three heads
+// of one.
 TEST_P(FusedAttentionTest, AgreesWithTiledHoweverTheBatchIsCut) {
   const AttentionShape s{5, 200, 7, 64};
   const Results want = Run(s, /*fused=*/false);
@@ -128,7 +129,8 @@ TEST_P(FusedAttentionTest, AgreesWithTiledAtOddShapes) {
   }
 }
 
-// Blocks of a sequence run concurrently and end in a different order each time: a sum that depends on it would show.
+// Blocks of a sequence run concurrently and end in a different order each time, so a sum that depends on the order
+// would differ.
 TEST_P(FusedAttentionTest, GivesTheSameBitsEachTime) {
   const AttentionShape s{4, 1024, 25, 64};
   const Results first = Run(s, /*fused=*/true);

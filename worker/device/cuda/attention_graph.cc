@@ -13,40 +13,40 @@ namespace {
 
 constexpr int64_t kFullAlignment = 16, kF32Bytes = 4;
 
-using Sides = std::array<int64_t, 4>;  // of (B, H, rows, columns)
+using Sides = std::array<int64_t, 4>;  // B, H, rows, columns
 
-// Elements from one index to the next when the tensor is dense.
+// The strides in elements of a dense tensor.
 Sides DenseStrides(const Sides& sides) { return {sides[1] * sides[2] * sides[3], sides[2] * sides[3], sides[3], 1}; }
 
 Sides Transposed(const Sides& sides) { return {sides[0], sides[1], sides[3], sides[2]}; }
 
-// A node's input or output: the descriptor and what later nodes need to know of it.
+// A node's input or output: its descriptor, and what later nodes need to know about it.
 struct Value {
   const CudnnDescriptor* tensor;
   Sides sides, strides;
 };
 
-// Adds tensors and nodes in the order of the calls; the first failure sticks and comes out of Finish.
+// Adds tensors and nodes in the order of the calls; the first failure sticks, and Finish returns it.
 class GraphWriter {
  public:
   GraphWriter(const AttentionShape& part, int64_t row_heads, DType dtype)
       : part_(part), row_heads_(row_heads), storage_(dtype == DType::kBF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF) {
     ZF_CHECK(dtype != DType::kF32);
-    // Per-row numbers are dense: heads may be left out of one sequence, but not of several.
+    // Per-row numbers are dense, so a part may have fewer heads than a row only if it is of one sequence.
     ZF_CHECK(part.heads == row_heads || part.batch == 1);
   }
 
   cudnnDataType_t storage() const { return storage_; }
-  // One head's view: (B,H,T,D) out of the packed qkv or dqkv, and out of out or dout (B,T,C).
+  // Views as (B,H,T,D): Packed of the packed qkv or dqkv, Plain of out or dout (B,T,C).
   Value Packed(AttentionTensor id) { return Bound(id, storage_, Rows(part_.head_size), HeadStrides(3)); }
   Value Plain(AttentionTensor id) { return Bound(id, storage_, Rows(part_.head_size), HeadStrides(1)); }
-  // The same, seen as (B,H,D,T).
+  // As Packed, seen as (B,H,D,T).
   Value PackedTransposed(AttentionTensor id) {
     return Bound(id, storage_, Transposed(Rows(part_.head_size)), Transposed(HeadStrides(3)));
   }
   // One fp32 number per query, dense.
   Value PerRow(AttentionTensor id) { return Bound(id, CUDNN_DATA_FLOAT, Rows(1), DenseStrides(Rows(1))); }
-  // An fp32 number the host passes at each run.
+  // An fp32 number that the host passes at each run.
   Value Number(AttentionTensor id);
 
   Value Unary(cudnnPointwiseMode_t mode, const Value& x) {
@@ -55,13 +55,13 @@ class GraphWriter {
   Value Binary(cudnnPointwiseMode_t mode, const Value& x, const Value& b) {
     return Pointwise(mode, {&x, &b}, Virtual(CUDNN_DATA_FLOAT, x.sides));
   }
-  // x b, in storage type or fp32, into `to`.
+  // Applies `mode` to x and b and writes the result, in storage type or fp32, into `to`.
   Value BinaryInto(cudnnPointwiseMode_t mode, const Value& x, const Value& b, const Value& to) {
     return Pointwise(mode, {&x, &b}, to);
   }
   // scores where the key is not after the query, minus infinity elsewhere.
   Value CausalMask(const Value& scores);
-  // Over the last axis, to (.., 1).
+  // Reduces the last axis of x, to (.., 1).
   Value Reduce(cudnnReduceTensorOp_t op, const Value& x);
   Value Matmul(const Value& a, const Value& b) {
     return MatmulInto(a, b, Virtual(CUDNN_DATA_FLOAT, {a.sides[0], a.sides[1], a.sides[2], b.sides[3]}));
@@ -114,7 +114,7 @@ class GraphWriter {
 
 Value GraphWriter::Tensor(int64_t id, cudnnDataType_t type, const Sides& sides, const Sides& strides, bool is_virtual,
                           bool by_value) {
-  // All start at a head, which has 8 elements or more, or one fp32 number for each of its rows.
+  // Each tensor starts at a head, which has 8 elements or more, or at a head's fp32 numbers, one per row.
   const bool per_row = type == CUDNN_DATA_FLOAT && !is_virtual && !by_value;
   const int64_t alignment = by_value ? kF32Bytes : per_row ? RowsAlignment(part_.time) : kFullAlignment;
   CudnnDescriptor& tensor = Part(CUDNN_BACKEND_TENSOR_DESCRIPTOR, "attention tensor");
@@ -232,7 +232,7 @@ absl::StatusOr<CudnnGraph> AttentionBackwardGraph(cudnnHandle_t handle, const At
   const Value v_transposed = g.PackedTransposed(kValues);
   const Value out = g.Plain(kOut), dout = g.Plain(kDout), scale = g.Number(kScale);
   const Value row_sums = g.Reduce(CUDNN_REDUCE_TENSOR_ADD, g.Binary(CUDNN_POINTWISE_MUL, dout, out));
-  // The engines expect this multiplication by dropout's inverse scale, which is 1 where nothing is dropped.
+  // The engines expect this multiplication by dropout's inverse scale, which is 1 without dropout.
   const Value delta = g.BinaryInto(CUDNN_POINTWISE_MUL, row_sums, g.Number(kOne), g.PerRow(kDelta));
 
   const Value scores = g.Binary(CUDNN_POINTWISE_MUL, g.Matmul(q, k_transposed), scale);

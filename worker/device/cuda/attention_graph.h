@@ -7,13 +7,13 @@
 // Virtual tensors, which are never stored, connect the nodes. q, k and v are read in place from the packed qkv (B,T,3C)
 // by strides, and dq, dk and dv are written likewise. Making a graph needs neither a handle nor a GPU.
 //
-// Determinism. cuDNN's fastest backward has its blocks accumulate dq, over key tiles, in an fp32 tensor that a last
-// node converts; their order, and with it the bits, depends on timing. In the form here the last product writes dq
-// itself: the engine then stores ds (2 * B * H * T * T bytes of workspace, T rounded up to tiles) and multiplies it by
-// k at the end. That is the form NVIDIA's own front end writes, and documents as bitwise repeatable, when asked for a
-// deterministic algorithm on Ampere and Hopper. cuDNN's note "nondeterministic" does not tell the two apart: in 9.19
-// neither has it. On Blackwell the front end also pins an engine and its knobs; callers use only the two architectures
-// where it does not.
+// Determinism. In cuDNN's fastest backward, blocks accumulate dq over key tiles in an fp32 tensor that a last node
+// converts; the order of the blocks, and with it the bits, depends on timing. In the form used here the last product
+// writes dq itself: the engine then stores ds (2 * B * H * T * T bytes of workspace, T rounded up to tiles) and
+// multiplies it by k at the end. That is the form NVIDIA's own front end writes, and documents as bitwise repeatable,
+// when asked for a deterministic algorithm on Ampere and Hopper. cuDNN's note "nondeterministic" does not tell the two
+// apart: in 9.19 neither has it. On Blackwell the front end also pins an engine and its knobs; callers use only the two
+// architectures where it does not.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_ATTENTION_GRAPH_H_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_ATTENTION_GRAPH_H_
 
@@ -45,8 +45,8 @@ enum AttentionTensor : int64_t {
   kFirstVirtual,
 };
 
-// Bytes that the addresses of (B,H,T) fp32 numbers are multiples of: they start at a head, `time` numbers after the one
-// before it. cuDNN offers fewer engines for less than 16.
+// The alignment in bytes of any head's row in a (B,H,T) fp32 tensor, where rows are `time` numbers apart. cuDNN offers
+// fewer engines below 16.
 int64_t RowsAlignment(int64_t time);
 
 // Graphs for `part`, some sequences of a batch or some heads of one sequence, in tensors with `row_heads` heads a row.

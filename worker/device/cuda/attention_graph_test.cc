@@ -1,4 +1,4 @@
-// That the installed cuDNN accepts the attention graphs, node by node and whole: this needs no GPU.
+// The installed cuDNN accepts the attention graphs, node by node and whole. This needs no GPU.
 #include "worker/device/cuda/attention_graph.h"
 
 #include <string>
@@ -14,8 +14,8 @@ namespace {
 using ::testing::Combine;
 using ::testing::Values;
 
-// Why the installed cuDNN cannot check graphs; empty if it can. It loads its parts by itself, and a toolkit that is
-// there to compile with may lack some of them.
+// Why the installed cuDNN cannot check graphs; empty if it can. cuDNN loads its sublibraries by itself, and a toolkit
+// installed for compiling may lack some of them.
 std::string WhyNoGraphs() {
   const absl::Status opened = OpenCudnn();
   if (!opened.ok()) return std::string(opened.message());

@@ -4,11 +4,11 @@
 // variant, kTile the number of queries or keys per tile.
 //
 // A block of 16 x 16 threads owns one tile of queries (forward, dq) or of keys (dk and dv) of one head and walks the
-// tiles of the other kind that the causal mask leaves it, holding each in shared memory as fp32 while it is used; for
-// dk and dv it does so for each head of queries that shares the keys, in their order. So every result is summed by one
-// block in one order, and nothing of size T x T exists. Thread (ty, tx) works on rows ty, ty + 16, ... and columns tx,
-// tx + 16, ... of a tile: the 16 lanes of a row read neighbouring columns. Rows of shared tiles are an odd number of
-// floats apart, so that reading down a column does not hit the same bank twice either.
+// tiles of the other kind that the causal mask does not hide, each of which is in shared memory as fp32 while it is
+// used. For dk and dv the block does so for each query head that shares the keys, in the order of the heads. So every
+// result is summed by one block in one order, and nothing of size T x T exists. Thread (ty, tx) works on rows ty, ty +
+// 16, ... and columns tx, tx + 16, ... of a tile: the 16 lanes of a row read neighbouring columns. Rows of shared tiles
+// are an odd number of floats apart, so that reading down a column does not hit the same bank twice either.
 #include "worker/device/cuda/attention_tiled.h"
 
 #include <cmath>
@@ -25,11 +25,11 @@ namespace {
 
 constexpr int kSide = 16;  // side of the square of threads
 constexpr int kThreads = kSide * kSide;
-// Blocks per multiprocessor of the kernels that walk tiles: 128 registers a thread. Left to itself, nvcc 13.0 takes as
-// many and still spills some for sm_90.
+// Blocks per multiprocessor for the kernels that walk tiles, which allows 128 registers per thread. Without this bound
+// nvcc 13.0 uses as many and still spills some for sm_90.
 [[maybe_unused]] constexpr int kBlocks = 2;
 
-// Floats from one row of a shared tile to the next.
+// The stride of a shared tile's rows, in floats.
 template <int kColumns>
 inline constexpr int kStride = kColumns + 1;
 template <int kTile, int kD>
@@ -41,15 +41,16 @@ __device__ inline int Tx() { return static_cast<int>(threadIdx.x) % kSide; }
 // One head of one sequence, and which of its tiles belongs to this block.
 struct Place {
   int64_t sequence, head, tile;
-  int width, d;             // of a row of out, H*D, and D
-  int columns;              // of a row of qkv and dqkv
+  int width, d;             // elements per row of out (H*D), and D
+  int columns;              // elements per row of qkv and dqkv
   int64_t qkv_at, keys_at;  // the first element of the head's queries and of its keys in qkv and dqkv
-  int64_t values_on;        // from a head's keys to its values
-  int64_t at;               // its first element in out and dout
-  int64_t rows_at;          // its first row in logsumexp and delta
+  int64_t values_on;        // distance from a head's keys to its values
+  int64_t at;               // the head's first element in out and dout
+  int64_t rows_at;          // the head's first row in logsumexp and delta
 };
 
-// Blocks are numbered head by head, tiles innermost: a block's head is the first of `each` heads of queries.
+// Blocks are numbered head by head, tiles innermost. A block's head is the first of the `each` query heads that it
+// processes.
 __device__ inline Place PlaceOf(const AttentionShape& s, int64_t tiles, int64_t each = 1) {
   Place p;
   const int64_t index = blockIdx.x, heads = s.heads / each;
@@ -68,7 +69,7 @@ __device__ inline Place PlaceOf(const AttentionShape& s, int64_t tiles, int64_t 
   return p;
 }
 
-// shared(kTile,kD) = `rows` rows of `d` elements, `stride` apart; zero elsewhere.
+// Loads `rows` rows of `d` elements, `stride` apart, into shared(kTile,kD), which is zero elsewhere.
 template <typename T, int kTile, int kD>
 __device__ void LoadTile(const T* from, int stride, int64_t rows, int d, float* shared) {
   for (int i = static_cast<int>(threadIdx.x); i < kTile * kD; i += kThreads) {
@@ -77,7 +78,7 @@ __device__ void LoadTile(const T* from, int stride, int64_t rows, int d, float* 
   }
 }
 
-// result[i][j] = the products of row ty + 16 i of `a` and row tx + 16 j of `b`, both (kTile,kD).
+// result[i][j] = the dot product of row ty + 16 i of `a` and row tx + 16 j of `b`, both (kTile,kD).
 template <int kTile, int kD>
 __device__ void RowProducts(const float* a, const float* b, float (&result)[kTile / kSide][kTile / kSide]) {
   constexpr int kEach = kTile / kSide;
@@ -94,7 +95,8 @@ __device__ void RowProducts(const float* a, const float* b, float (&result)[kTil
   }
 }
 
-// sum[i][j] += element (ty + 16 i, tx + 16 j) of weights b, or of weights^T b; weights (kTile,kTile), b (kTile,kD).
+// sum[i][j] += element (ty + 16 i, tx + 16 j) of the product weights b, or with kTransposed weights^T b; weights is
+// (kTile,kTile), b (kTile,kD).
 template <int kTile, int kD, bool kTransposed>
 __device__ void AddProduct(const float* weights, const float* b, float (&sum)[kTile / kSide][kD / kSide]) {
   constexpr int kStep = kTransposed ? 1 : kStride<kTile>, kInner = kTransposed ? kStride<kTile> : 1;
@@ -117,7 +119,7 @@ __device__ void StoreSquare(const float (&values)[kTile / kSide][kTile / kSide],
   }
 }
 
-// to's `rows` rows of `d` elements, `stride` apart, = sum[i] * factor[i].
+// Writes sum[i] * factor[i] to `rows` rows of `d` elements at `to`, `stride` apart.
 template <typename T, int kTile, int kD>
 __device__ void WriteRows(const float (&sum)[kTile / kSide][kD / kSide], const float (&factor)[kTile / kSide],
                           int64_t rows, int d, int stride, T* to) {
@@ -130,7 +132,7 @@ __device__ void WriteRows(const float (&sum)[kTile / kSide][kD / kSide], const f
   }
 }
 
-// Over the 16 lanes that share a row.
+// The maximum and the sum over the 16 lanes that share a row.
 __device__ inline float RowMaximum(float value) {
   for (int lanes = kSide / 2; lanes > 0; lanes /= 2) value = std::fmax(value, ShuffleXor(value, lanes));
   return value;
@@ -145,8 +147,8 @@ struct RunningSoftmax {
   float maximum = -std::numeric_limits<float>::infinity(), sum = 0;
 };
 
-// scores -> exp(score - maximum) for this thread's columns of a row; returns the factor for the row's earlier sums. A
-// NaN does not affect the maximum and makes the sum NaN.
+// Turns this thread's scores of a row into exp(score - maximum) and updates `row`; returns the factor for the row's
+// earlier sums. A NaN does not affect the maximum and makes the sum NaN.
 template <int kEach>
 __device__ float TakeScores(float (&scores)[kEach], RunningSoftmax& row) {
   float maximum = scores[0];
@@ -207,7 +209,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   WriteRows<T, kTile, kD>(sum, inverse, rows, at.d, at.width, out + at.at + first * at.width);
 }
 
-// delta(B,H,T) = the products of each head's rows of dout and out. One warp per row.
+// delta(B,H,T) = the dot products of the rows of dout and out, per head. One warp per row.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     DeltaKernel(AttentionShape shape, const T* out, const T* dout, float* delta) {
@@ -226,8 +228,8 @@ __global__ void __launch_bounds__(kThreads)
   if (lane == 0 && row < rows) delta[to] = sum;
 }
 
-// For a tile of queries that starts at `query` and one of keys at `key`, from scores = q k^T and dp = dout v^T:
-// scores -> p, dp -> the gradient of scores, both 0 where the mask or the end of the sequence hides the pair.
+// For a tile of queries that starts at `query` and one of keys that starts at `key`: turns scores = q k^T into p and dp
+// = dout v^T into the gradient of scores, both 0 where the mask or the end of the sequence hides the pair.
 template <int kEach>
 __device__ void TileGradient(int64_t query, int64_t key, int64_t time, float scale, const float* logsumexp,
                              const float* delta, float (&scores)[kEach][kEach], float (&dp)[kEach][kEach]) {
@@ -373,7 +375,8 @@ void Backward(Stream& stream, const BackwardArguments& a) {
          dqkv);
 }
 
-// Tiles are as large as 99 KiB of shared memory hold, which every GPU since 8.6 gives a block (8.0 and 9.0: more).
+// Tiles are as large as fit in 99 KiB of shared memory, which a block can have on every GPU since 8.6 (8.0 and 9.0
+// allow more).
 template <typename T>
 void ForwardOf(Stream& stream, const AttentionShape& shape, Tensor qkv, Tensor out, float* logsumexp) {
   if (shape.head_size <= 32) return Forward<T, 64, 32>(stream, shape, qkv, out, logsumexp);

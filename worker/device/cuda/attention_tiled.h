@@ -1,5 +1,5 @@
-// Causal attention by our own kernels, for the shapes and types that cuDNN's fused attention does not support, and as a
-// check of it: any T, any head size up to kMaxHeadSize, fp32, bf16 and fp16.
+// Causal attention by our own kernels, for the shapes and types that cuDNN's fused attention does not support, and to
+// check it against: any T, any head size up to kMaxHeadSize, fp32, bf16 and fp16.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_ATTENTION_TILED_H_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_ATTENTION_TILED_H_
 

@@ -1,5 +1,5 @@
-// The tiled attention kernels against a reference in double: head sizes of every variant and in between, lengths that
-// do not fill a tile. Runs on a GPU, or on the host where the kernels are emulated.
+// The tiled attention kernels compared with a reference in double: head sizes of every variant and between them,
+// lengths that do not fill a tile. Runs on a GPU, or on the host where the kernels are emulated.
 #include "worker/device/cuda/attention_tiled.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ struct Reference {
   std::vector<double> out, logsumexp, dqkv;
 };
 
-// One query of one head: its row of out and logsumexp, and what it adds to dqkv.
+// Computes, for one query of one head, its row of out and logsumexp, and adds its part of dqkv.
 void AddQuery(const AttentionShape& s, int64_t b, int64_t h, int64_t t, const std::vector<float>& qkv,
               const std::vector<float>& dout, Reference& result) {
   const int64_t d = s.head_size, c = s.heads * d;

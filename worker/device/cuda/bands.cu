@@ -1,9 +1,9 @@
 // The output embedding's gradient in bands (band_ops.h): the logits of a band of the vocabulary are computed again, by
-// the algorithm that computed all of them, what is kept of each token's softmax makes their gradient with the bits that
-// it had, and the product with the tokens takes the algorithm of the whole gradient's.
+// the algorithm that computed all logits. What is kept of each token's softmax turns them into their gradient, with the
+// bits that it had. The product with the tokens uses the algorithm of the whole gradient's product.
 //
-// Per band and chunk of tokens that is two products and one pass over the logits of the band. The bands of linear
-// layers are in linear.cc, those of the lookup in embedding.cu. Never run on a GPU.
+// That takes two products and one pass over the band's logits per chunk of tokens. The bands of linear layers are in
+// linear.cc, those of the embedding lookup in embedding.cu. Never run on a GPU.
 #include <algorithm>
 
 #include "worker/device/cuda/cross_entropy.h"
@@ -18,7 +18,7 @@ namespace zerofleet::device::cuda {
 namespace {
 
 constexpr const char* kBandOp = "CrossEntropyBand";
-constexpr int64_t kBandRows = 128;  // each begins at a multiple of the widest access, in every type
+constexpr int64_t kBandRows = 128;  // so that each band begins at a multiple of the widest access, in every type
 
 // The logits' gradient for a whole vocabulary, as CrossEntropyKernel makes it.
 struct OfWhole {
@@ -27,7 +27,7 @@ struct OfWhole {
     return (is_target ? probability - 1.0f : probability) * scale;
   }
 };
-// The same for a part of the vocabulary, as PartGradientKernel makes it.
+// The logits' gradient for a part of the vocabulary, as PartGradientKernel makes it.
 struct OfPart {
   __device__ static float Gradient(float exponential, float factor, bool is_target, float scale) {
     const float gradient = exponential * factor;
@@ -35,7 +35,7 @@ struct OfPart {
   }
 };
 
-// gradient(row, columns) of logits, one block per row; `target` counts from the band's first token.
+// gradient(rows, columns) from the logits, one block per row. `first_token` is the band's first token.
 template <typename Rule, typename From, typename To>
 __global__ void __launch_bounds__(kRowThreads)
     BandGradientKernel(int columns, int64_t stride, int64_t first_token, const int32_t* targets,
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kRowThreads)
   });
 }
 
-// Where the logits of all columns have their places, and their gradients.
+// The places that the logits of all columns have, and their gradients.
 struct Logits {
   int64_t rows, stride;
   Tensor logits, gradient;

@@ -1,15 +1,16 @@
-// Attention to a cache of keys and values (cache_ops.h), as generation asks for it: few new tokens, long caches.
+// Attention to a cache of keys and values (cache_ops.h), as generation needs it: few new tokens, long caches.
 //
 // Legend: H heads of queries and G of keys and values, D their size. The cache is (G,capacity,D).
 //
-// A block of kWarps warps is one head of one new token. Its warps take the keys in turns, a whole row of D neighbours
-// at a time, and each keeps a running maximum, sum and weighted sum of values (Milakov and Gimelshein 2018), which are
-// put together in their order at the end: which warp takes a key, and so every bit, depends on the key's position
-// alone.
+// A block of kWarps warps computes one head of one new token. Its warps take the keys in turns, a whole row of D
+// elements at a time, and each keeps a running maximum, sum and weighted sum of values (Milakov and Gimelshein 2018).
+// At the end these are combined in the order of the warps. Which warp takes a key depends on the key's position alone,
+// and so does every bit.
 //
-// Estimate: each head of queries reads the keys and values before it, 4D bytes each in bf16: one token of gpt2-124m
-// behind 1,000 others reads 37 MB of them beside 250 MB of weights, 60 us in all on an H200. With one token and few
-// heads most of the GPU is idle, and it waits for memory: some 60 keys one after another per warp, 40 us a layer.
+// Estimate: each query head reads the keys and values of earlier tokens, 4D bytes per token in bf16: one token of
+// gpt2-124m after 1,000 others reads 37 MB of them beside 250 MB of weights, 60 us in all on an H200. With one token
+// and few heads most of the GPU is idle, and the rest waits for memory: a warp reads some 60 keys one after another, 40
+// us a layer.
 #include <cmath>
 
 #include "base/check.h"
@@ -32,7 +33,7 @@ struct CachePlace {
   int heads, kv_heads, d;
 };
 
-// Copies a new token's keys or values, `section` heads from the beginning of its row, behind those of earlier tokens.
+// Copies a new token's keys and values behind those of earlier tokens.
 template <typename T>
 __global__ void __launch_bounds__(kAppendThreads) AppendKernel(CachePlace p, const T* qkv, T* keys, T* values) {
   const int64_t token = blockIdx.x, group = blockIdx.y;
@@ -44,7 +45,7 @@ __global__ void __launch_bounds__(kAppendThreads) AppendKernel(CachePlace p, con
   }
 }
 
-// Each lane has at most kEach elements of a head.
+// Each lane holds at most kEach elements of a head.
 template <typename T, int kEach>
 __global__ void __launch_bounds__(kCachedThreads)
     CachedAttentionKernel(CachePlace p, float scale, const T* qkv, const T* keys, const T* values, T* out) {

@@ -1,7 +1,8 @@
-// Sums down the columns of matrices, in an order that follows from their size alone.
+// Sums down the columns of matrices, in an order that follows from the matrix's size alone.
 //
-// A block takes kWarp groups of columns and a chunk of the rows, each of its warps every kColumnWarps-th row; its
-// warps' sums are added in order and left as partials (chunk, sum, C), which the last kernel adds in order of chunks.
+// A block takes kWarp groups of columns and a chunk of the rows; each of its warps adds every kColumnWarps-th row. The
+// warps' sums are added in order and written to partials (chunk, sum, C), which ChunkSumKernel adds in the order of the
+// chunks.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_COLUMN_SUMS_CUH_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_COLUMN_SUMS_CUH_
 
@@ -24,7 +25,7 @@ inline constexpr int kTileColumns = kWarp* kRowLanes<T>;
 template <typename T, int kSums>
 using TileSums = float[kSums][kTileColumns<T>];
 
-// The vectors of C elements that sums are added to: one, or two.
+// The one or two vectors of C elements to which the sums are added.
 struct SumVectors {
   float *first, *second = nullptr;
 };
@@ -67,8 +68,9 @@ __global__ void __launch_bounds__(kChunkSumThreads)
   sums[column] += total;
 }
 
-// to.sums[s][column] += the sum over M rows of what source.Add(row, column, left, sums) adds to sums[s], for the groups
-// of kRowLanes<T> columns, of which `left` are left. `partials` has kPartialBytes.
+// Adds to element `column` of to.first (s = 0) and to.second (s = 1) the sum over M rows of what source.Add(row,
+// column, left, sums) adds to sums[s]. Add is called once per row and group of kRowLanes<T> columns; `left` columns
+// remain from `column` on. `partials` has kPartialBytes.
 template <typename T, int kSums, typename Source>
 void AddColumnSums(Stream& stream, const char* op, int64_t m, int64_t c, const Source& source, float* partials,
                    const SumVectors& to) {

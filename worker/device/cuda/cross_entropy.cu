@@ -1,10 +1,10 @@
 // Output head with softmax cross-entropy (ops.h), a chunk of tokens at a time. M tokens, C hidden, V vocabulary.
 //
-// A block processes one row of logits. It reads the row once for the maximum and the sum of exponentials together,
-// rescaling the sum when the maximum grows, and once more to turn each logit into its gradient in place: two reads and
-// one write, the second read from the L2 cache, where all running blocks' rows fit (two of 100 KB per multiprocessor).
-// For 16 x 1024 tokens of gpt2 in bf16 that is 3.3 GB of memory traffic, a millisecond on an H200, against 11 ms of
-// matrix products.
+// A block processes one row of logits. It reads the row once for the maximum and the sum of exponentials, rescaling the
+// sum when the maximum grows, and once more to turn each logit into its gradient in place. That is two reads and one
+// write; the second read hits the L2 cache, where all running blocks' rows fit (two of 100 KB per multiprocessor). For
+// 16 x 1024 tokens of gpt2 in bf16 that is 3.3 GB of memory traffic, a millisecond on an H200, against 11 ms of matrix
+// products.
 #include "worker/device/cuda/cross_entropy.h"
 
 #include <algorithm>
@@ -27,8 +27,8 @@ constexpr int64_t kRowsUnit = 128, kAlignBytes = 256;
 constexpr int kSumThreads = 1024;
 
 // losses[row] = -log softmax(logits)[target], 0 where the target is -1; with a gradient, logits = (softmax -
-// onehot(target)) * *gradient_scale, and kept[row], unless it is null, is what makes it of the logits again (bands.cu).
-// With kTerms the loss has `terms` (LossTerms), and the gradient theirs.
+// onehot(target)) * *gradient_scale, and kept[row], unless `kept` is null, is what bands.cu needs to compute that
+// again. With kTerms, loss and gradient include `terms` (LossTerms).
 template <typename T, bool kGradient, bool kTerms>
 __global__ void __launch_bounds__(kRowThreads)
     CrossEntropyKernel(int vocab, int64_t stride, const int32_t* targets, const float* gradient_scale, LossTerms terms,
@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(kRowThreads)
   const int64_t at = blockIdx.x;
   T* const row = logits + at * stride;
   const int target = targets[at];
-  // Read before the barrier after which it may be overwritten.
+  // Read before the barrier, after which the logit may be overwritten.
   const float target_logit = threadIdx.x == 0 && target >= 0 ? Widen(row[target]) : 0.0f;
   double logits_sum = 0;
   if constexpr (kTerms) {
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kRowThreads)
   }
 }
 
-// *loss_sum = the sum of m losses: each thread every kSumThreads-th in order, then the threads.
+// *loss_sum = the sum of m losses: each thread adds every kSumThreads-th in order, then the threads' sums are added.
 __global__ void __launch_bounds__(kSumThreads) SumLossesKernel(int64_t m, const double* losses, double* loss_sum) {
   double sum = 0;
   for (int64_t row = threadIdx.x; row < m; row += kSumThreads) sum += losses[row];

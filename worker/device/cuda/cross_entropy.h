@@ -9,8 +9,8 @@
 
 namespace zerofleet::device::cuda {
 
-// Size of one chunk's logits. With gpt2's vocabulary in bf16 that is 5000 tokens, enough to fill an H200 with tiles; a
-// larger chunk would only take memory that activations can use.
+// Bytes of one chunk's logits. With gpt2's vocabulary in bf16 a chunk has 5000 tokens, enough to fill an H200 with
+// tiles; a larger one would only take memory that activations can use.
 inline constexpr int64_t kLogitsBytes = int64_t{512} << 20;
 
 // How the scratch is cut: losses (M doubles), then logits (rows, stride) in the compute type.

@@ -29,7 +29,7 @@ class DeviceReservation : public Reservation {
   ~DeviceReservation() override {
     if (data_ == nullptr) return;
     cudaSetDevice(ordinal_);
-    cudaFree(data_);  // waits for the work that uses it
+    cudaFree(data_);  // waits for work that uses the memory
   }
   std::byte* data() const override { return data_; }
   int64_t bytes() const override { return bytes_; }
@@ -104,7 +104,7 @@ std::string UuidText(const cudaUUID_t& uuid) {
   return text;
 }
 
-// Whether this is pageable memory, which CUDA neither allocated nor can keep in place during a copy.
+// Whether `at` is in pageable memory, which CUDA did not allocate and cannot keep in place during a copy.
 bool IsPageable(const void* at) {
   cudaPointerAttributes attributes;
   const cudaError_t code = cudaPointerGetAttributes(&attributes, at);
@@ -124,7 +124,7 @@ absl::Status CannotReserve(int64_t bytes) {
 
 }  // namespace
 
-// One GPU that the build has code for is enough: another, older card may drive the display.
+// One GPU that the build has code for is enough: another card, an older one, may drive the display.
 absl::Status CheckCudaDevice() {
   ZF_ASSIGN_OR_RETURN(const int count, CountGpus());
   absl::Status status;
@@ -146,7 +146,8 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(int local_rank, i
   ZF_ASSIGN_OR_RETURN(std::unique_ptr<CudaOps> ops, CudaOps::Create());
   std::string uuid = UuidText(properties.uuid);
   std::string description = absl::StrCat(properties.name, ", sm_", properties.major, properties.minor, ", ", uuid);
-  // For the worker's log, zerofleet_worker_info and the GPU suite, which stops if it is the slow one.
+  // The worker's log and zerofleet_worker_info show which attention is used, and the GPU test suite stops if it is the
+  // slow one.
   const std::string& refusal = ops->fused_attention_refusal();
   absl::StrAppend(&description,
                   refusal.empty() ? ", attention: cudnn" : absl::StrCat(", attention: tiled (slow: ", refusal, ")"));
@@ -171,13 +172,13 @@ std::vector<Fact> CudaDevice::arithmetic() const {
                              {"CUDA driver", VersionText(driver)},
                              {"cuBLASLt", absl::StrCat(cublasLtGetVersion())},
                              {"cuDNN", absl::StrCat(CudnnVersion())}};
-  // The host's, for optimizers that are offloaded and for sums.
+  // The host's facts matter for offloaded optimizers and for sums.
   for (Fact& fact : host_.arithmetic()) facts.push_back(std::move(fact));
   return facts;
 }
 
 CudaDevice::~CudaDevice() {
-  cudaSetDevice(ordinal_);  // for what the ops release
+  cudaSetDevice(ordinal_);  // the GPU whose resources the ops release
   ops_.reset();
 }
 
@@ -188,12 +189,12 @@ absl::StatusOr<std::unique_ptr<Reservation>> CudaDevice::Reserve(int64_t bytes) 
   void* data = nullptr;
   const cudaError_t code = cudaMalloc(&data, static_cast<size_t>(bytes));
   if (code == cudaErrorMemoryAllocation) {
-    cudaGetLastError();  // or the next launch would be blamed for it
+    cudaGetLastError();  // otherwise the next launch would report it
     return CannotReserve(bytes);
   }
   ZF_RETURN_IF_ERROR(CudaStatus(code, "cudaMalloc"));
   auto reservation = std::make_unique<DeviceReservation>(ordinal_, static_cast<std::byte*>(data), bytes);
-  // cudaMemset returns before it is done, and our streams do not wait for the default one.
+  // cudaMemset returns before it is done, and our streams do not wait for the default stream.
   ZF_RETURN_IF_ERROR(CudaStatus(cudaMemset(data, 0, static_cast<size_t>(bytes)), "cudaMemset"));
   ZF_RETURN_IF_ERROR(CudaStatus(cudaStreamSynchronize(nullptr), "cudaMemset"));
   return reservation;
@@ -221,8 +222,8 @@ void CudaDevice::Copy(Stream& stream, void* to, const void* from, int64_t bytes)
   cuda_stream.Keep(
       CudaStatus(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, cuda_stream.handle()),
                  "cudaMemcpyAsync"));
-  // On some machines the driver stages pageable memory before it returns, on others it reads it in place later: only a
-  // wait lets the caller reuse its buffer on all of them.
+  // On some machines the driver stages pageable memory before it returns, on others it reads the memory in place later.
+  // Only with a wait may the caller reuse its buffer on all machines.
   if (IsPageable(to) || IsPageable(from)) {
     cuda_stream.Keep(CudaStatus(cudaStreamSynchronize(cuda_stream.handle()), "cudaMemcpyAsync"));
   }

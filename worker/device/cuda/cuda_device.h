@@ -14,13 +14,13 @@
 namespace zerofleet::device::cuda {
 
 // Whether this machine has GPUs that this build can use. FailedPrecondition, with one line that says what is missing,
-// if there is no driver, no GPU, or none that this build has code for. Sets nothing up on the GPU.
+// if there is no driver, no GPU, or no GPU that this build has code for. Sets nothing up on the GPU.
 absl::Status CheckCudaDevice();
 
 class CudaDevice : public Device {
  public:
-  // GPU number `local_rank`, modulo their count, of those that CUDA_VISIBLE_DEVICES makes visible. Errors as from
-  // CheckCudaDevice, and those of setting up the GPU and its libraries. `threads` are those of host().
+  // Uses the visible GPU (CUDA_VISIBLE_DEVICES) number `local_rank` modulo their count. `threads` is host()'s number of
+  // threads. Errors as from CheckCudaDevice, and any from setting up the GPU and its libraries.
   static absl::StatusOr<std::unique_ptr<CudaDevice>> Create(int local_rank, int threads = 1);
   ~CudaDevice() override;
 
@@ -39,7 +39,7 @@ class CudaDevice : public Device {
   Ops& ops() override { return *ops_; }
   Device& host() override { return host_; }
 
-  int ordinal() const { return ordinal_; }  // CUDA's number of this GPU in this process
+  int ordinal() const { return ordinal_; }  // CUDA's number for this GPU in this process
 
  private:
   CudaDevice(int ordinal, std::string name, std::string unique_id, std::string description,

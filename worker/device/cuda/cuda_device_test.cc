@@ -79,10 +79,10 @@ TEST_F(CudaDeviceTest, ReservesZeroedMemoryUntilThereIsNoMore) {
   }
   EXPECT_TRUE(device->Reserve(32 * kMiB).ok());
   EXPECT_EQ(device->Reserve(0).value()->data(), nullptr);
-  EXPECT_EQ(cudaGetLastError(), cudaSuccess);  // nothing is left for the next launch to be blamed for
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);  // no error is left for the next launch to report
 }
 
-// Not even the workspace fits; what was allocated on the way is released (TearDown checks).
+// Not even the workspace fits; what was allocated before the failure is released (TearDown checks).
 TEST_F(CudaDeviceTest, AFullGpuIsNoDevice) {
   emulation::SetMachine({.bytes_each = kLibraryBytes + 1});
   const absl::Status status = CudaDevice::Create(0).status();

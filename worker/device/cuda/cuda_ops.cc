@@ -13,7 +13,7 @@ absl::StatusOr<std::unique_ptr<CudaOps>> CudaOps::Create() {
   ZF_ASSIGN_OR_RETURN(Workspace workspace, Workspace::Create());
   std::unique_ptr<CudaOps> ops(new CudaOps(std::move(workspace)));
   ZF_ASSIGN_OR_RETURN(ops->matmul_, Matmul::Create(ops->workspace_.library(), kLibraryBytes));
-  // Without it attention runs on the tiled kernels: slower, with the same semantics.
+  // Without fused attention the tiled kernels are used: slower, with the same semantics.
   auto fused_attention = FusedAttention::Create(ops->workspace_.library(), kLibraryBytes);
   if (fused_attention.ok())
     ops->fused_attention_ = std::move(fused_attention).value();
@@ -24,7 +24,7 @@ absl::StatusOr<std::unique_ptr<CudaOps>> CudaOps::Create() {
 
 CudaOps::CudaOps(Workspace workspace) : workspace_(std::move(workspace)) {}
 
-// Here the types that the header only declares are complete.
+// Defined here, where the types that the header only declares are complete.
 CudaOps::~CudaOps() = default;
 
 }  // namespace zerofleet::device::cuda

@@ -27,11 +27,11 @@ class FusedAttention;  // attention_cudnn.h
 
 class CudaOps : public Ops, public VocabularyOps, public BandOps, public LlamaOps, public CacheOps {
  public:
-  // FailedPrecondition when a library refuses this GPU.
+  // Uses the current GPU. FailedPrecondition when a library refuses it.
   static absl::StatusOr<std::unique_ptr<CudaOps>> Create();
   ~CudaOps() override;
 
-  // Device memory the ops and their libraries keep.
+  // Device memory that the ops and their libraries keep.
   int64_t workspace_bytes() const { return workspace_.bytes(); }
   // Why attention runs only on the tiled kernels, which are an order of magnitude slower; empty where cuDNN's can be
   // used.
@@ -110,17 +110,18 @@ class CudaOps : public Ops, public VocabularyOps, public BandOps, public LlamaOp
  private:
   explicit CudaOps(Workspace workspace);
 
-  // Whether cuDNN runs this shape in the direction that `op` names; if not, that is noted.
+  // Whether cuDNN runs this shape in the direction that `op` names; if not, notes it in refused_shapes_.
   bool UsesFusedAttention(const char* op, const AttentionShape& shape, DType dtype);
-  // Runs the product with its epilogue in cuBLASLt; false, noted and with nothing enqueued, where that is refused.
+  // Runs the product with its epilogue in cuBLASLt. Where cuBLASLt refuses, notes that, enqueues nothing and returns
+  // false.
   bool RunFused(Stream& stream, const char* op, const MatmulArguments& product);
   // y = product + bias; bias may be null.
   void RunWithBias(Stream& stream, const char* op, MatmulArguments product, Tensor bias);
 
   Workspace workspace_;
   std::unique_ptr<Matmul> matmul_;
-  std::unique_ptr<FusedAttention> fused_attention_;  // null where cuDNN's cannot be used
-  std::string fused_attention_refusal_;              // and then the reason
+  std::unique_ptr<FusedAttention> fused_attention_;  // null where cuDNN cannot be used
+  std::string fused_attention_refusal_;              // the reason, where it is null
   RefusedShapes refused_shapes_;
 };
 

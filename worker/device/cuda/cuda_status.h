@@ -1,4 +1,4 @@
-// CUDA's return codes as Status, with the name of the op that got them.
+// CUDA's return codes as Status, with the name of the op that failed.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_CUDA_STATUS_H_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_CUDA_STATUS_H_
 

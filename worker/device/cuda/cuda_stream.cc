@@ -29,7 +29,7 @@ class EventPool {
       }
     }
     cudaEvent_t handle = nullptr;
-    // Waiting threads sleep: the host's cores also serve other ranks and the data.
+    // With this flag waiting threads sleep: other ranks and data loading need the host's cores too.
     ZF_RETURN_IF_ERROR(CudaStatus(cudaEventCreateWithFlags(&handle, cudaEventBlockingSync), "cudaEventCreate"));
     return std::make_unique<CudaEvent>(device_, handle);
   }
@@ -86,7 +86,7 @@ absl::StatusOr<std::unique_ptr<CudaStream>> CudaStream::Create(int device, bool 
   ZF_RETURN_IF_ERROR(
       CudaStatus(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange"));
   cudaStream_t handle = nullptr;
-  // Non-blocking: not ordered with the legacy default stream, which libraries may use without our knowledge.
+  // Non-blocking streams are not ordered with the legacy default stream, which libraries may use without our knowledge.
   ZF_RETURN_IF_ERROR(CudaStatus(cudaStreamCreateWithPriority(&handle, cudaStreamNonBlocking, urgent ? greatest : least),
                                 "cudaStreamCreate"));
   return std::unique_ptr<CudaStream>(new CudaStream(device, handle));
@@ -97,7 +97,7 @@ CudaStream::CudaStream(int device, cudaStream_t handle)
 
 CudaStream::~CudaStream() {
   cudaSetDevice(device_);
-  cudaStreamDestroy(handle_);  // returns at once; the device finishes what is enqueued
+  cudaStreamDestroy(handle_);  // returns at once; the device still finishes what is enqueued
 }
 
 absl::Status CudaStream::Synchronize() {
@@ -112,7 +112,7 @@ absl::Status CudaStream::failure() const {
     absl::MutexLock lock(&mutex_);
     if (!first_failure_.ok()) return first_failure_;
   }
-  // A kernel that failed on the device shows here without a wait.
+  // Finds a kernel that failed on the device, without waiting.
   ZF_RETURN_IF_ERROR(CudaStatus(cudaSetDevice(device_), "cudaSetDevice"));
   const cudaError_t code = cudaStreamQuery(handle_);
   if (code == cudaErrorNotReady) {

@@ -19,8 +19,8 @@ namespace zerofleet::device::cuda {
 
 class EventPool;
 
-// A point in a stream's work, with a time. Made by CudaStream::Record; returned to the stream's pool when its last
-// owner releases it.
+// A point in a stream's work, with a time. CudaStream::Record creates it; CUDA's event goes back to the stream's pool
+// when the last owner releases it.
 class CudaEvent : public Event {
  public:
   CudaEvent(int device, cudaEvent_t handle) : device_(device), handle_(handle) {}
@@ -33,7 +33,7 @@ class CudaEvent : public Event {
   // 0 if the device has failed.
   double SecondsSince(const Event& earlier) const override;
 
-  // Null when the event could not be created; its stream keeps the reason, and Reached and Wait fail.
+  // Null when CUDA could not create the event; the stream then keeps the reason, and Reached and Wait fail.
   cudaEvent_t handle() const { return handle_; }
 
  private:
@@ -43,7 +43,7 @@ class CudaEvent : public Event {
 
 class CudaStream : public Stream {
  public:
-  // On GPU `device` (CUDA's ordinal); made current on each calling thread.
+  // On GPU `device` (CUDA's ordinal), which every function here makes current on its thread.
   static absl::StatusOr<std::unique_ptr<CudaStream>> Create(int device, bool urgent = false);
   ~CudaStream() override;
   CudaStream(const CudaStream&) = delete;

@@ -1,7 +1,7 @@
 // cuDNN's backend descriptors as C++ values: the only use of its C graph API.
 //
-// A descriptor is made, given attributes and finalized. A failure on the way sticks to it and is returned by Finalize,
-// so that code that makes a graph reads as a list of its nodes. Neither a handle nor a GPU is needed here.
+// A descriptor is made, given attributes and finalized. A failure on the way sticks to the descriptor, and Finalize
+// returns it; so code that makes a graph reads as a list of its nodes. Neither a handle nor a GPU is needed here.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_CUDNN_DESCRIPTOR_H_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_CUDNN_DESCRIPTOR_H_
 
@@ -25,7 +25,7 @@ absl::Status CudnnStatus(cudnnStatus_t code, std::string_view what);
 class CudnnDescriptor {
  public:
   CudnnDescriptor() = default;
-  // `what` names it in errors and must outlive it (a literal).
+  // `what` names the descriptor in errors and must outlive it (a literal does).
   CudnnDescriptor(cudnnBackendDescriptorType_t type, std::string_view what);
 
   cudnnBackendDescriptor_t get() const { return descriptor_.get(); }
@@ -49,7 +49,7 @@ class CudnnDescriptor {
     return Set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &descriptor);
   }
 
-  // The first failure since it was made.
+  // Finalizes the descriptor. Returns the first failure since its construction.
   absl::Status Finalize();
 
   // Reads an attribute of a finalized descriptor, `capacity` values at most; returns how many there are.

@@ -12,7 +12,7 @@
 namespace zerofleet::device::cuda {
 namespace {
 
-// cuDNN's suggestions for a graph in one mode, best first, of those it considers able to run.
+// cuDNN's suggestions for a graph in one heuristic mode, best first: only those that it considers able to run.
 absl::StatusOr<std::vector<CudnnDescriptor>> Suggestions(const CudnnGraph& graph, cudnnBackendHeurMode_t mode) {
   CudnnDescriptor heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, "cuDNN heuristics");
   heuristics.Set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph.graph)
@@ -20,7 +20,7 @@ absl::StatusOr<std::vector<CudnnDescriptor>> Suggestions(const CudnnGraph& graph
   ZF_RETURN_IF_ERROR(heuristics.Finalize());
   ZF_ASSIGN_OR_RETURN(const int64_t most,
                       heuristics.Get(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, nullptr));
-  // Descriptors are created empty and filled in by the library; those it does not need stay empty.
+  // Descriptors are created empty and the library fills them in; those that it does not need stay empty.
   std::vector<CudnnDescriptor> configs;
   std::vector<cudnnBackendDescriptor_t> places;
   for (int64_t i = 0; i < most; ++i) {

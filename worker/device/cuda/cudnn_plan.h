@@ -1,4 +1,4 @@
-// A cuDNN operation graph, and the plan that runs it on one GPU.
+// A cuDNN operation graph, and the plan that runs it on a GPU.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_CUDNN_PLAN_H_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_CUDNN_PLAN_H_
 

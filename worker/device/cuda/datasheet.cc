@@ -5,12 +5,12 @@ namespace zerofleet::device::cuda {
 namespace {
 
 struct Model {
-  std::string_view name, variant;  // both occur in the driver's name
+  std::string_view name, variant;  // both must occur in the driver's name for the GPU
   double half_flops, float_flops;  // bf16 and fp16 on tensor cores without sparsity; fp32
 };
 
 // The first matching row is used: variants with less power come before the plain name, which is the SXM module.
-// Datasheets state tensor rates with sparsity, twice those given here.
+// Datasheets state tensor core rates with sparsity, which are twice those given here.
 constexpr Model kModels[] = {
     {"H200", "NVL", 835.5e12, 60e12},    {"GH200", "", 989.4e12, 66.9e12}, {"H200", "", 989.4e12, 66.9e12},
     {"H100", "PCIe", 756.5e12, 51.2e12}, {"H100", "NVL", 835.5e12, 60e12}, {"H100", "", 989.4e12, 66.9e12},

@@ -1,4 +1,4 @@
-// A GPU's rates by NVIDIA's datasheets: the ceiling that measured rates are compared with.
+// A GPU's FLOP/s from NVIDIA's datasheets: the ceiling with which measured rates are compared.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_DATASHEET_H_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_DATASHEET_H_
 
@@ -8,8 +8,8 @@
 
 namespace zerofleet::device::cuda {
 
-// FLOP/s of dense products in `dtype` of the model `name`, as the driver spells it; 0 for an unknown model. fp32 is
-// fp32: this product never computes in tf32.
+// FLOP/s of dense matrix products in `dtype` on the GPU model `name`, as the driver spells it; 0 for an unknown model.
+// fp32 means fp32: Zerofleet never computes in tf32.
 double DatasheetFlops(std::string_view name, DType dtype);
 
 }  // namespace zerofleet::device::cuda

@@ -22,7 +22,7 @@ struct GeluSource {
   }
 };
 
-// One thread for each of m * n elements: neighbours read and write neighbours.
+// One thread for each of m * n elements; neighbouring threads access neighbouring elements.
 template <typename T>
 __global__ void __launch_bounds__(kMapThreads) ColumnsKernel(int64_t m, int64_t n, const T* from, int64_t from_columns,
                                                              float scale, bool add, T* to, int64_t to_columns) {

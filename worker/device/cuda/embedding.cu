@@ -1,10 +1,10 @@
-// Token and position embeddings (ops.h), of a whole vocabulary or a part (vocabulary_ops.h): row 0 of wte is of the
-// part's first token, and a token that the part does not have is 0.
+// Token and position embeddings (ops.h), for a whole vocabulary or a part (vocabulary_ops.h): row 0 of wte belongs to
+// the part's first token, and the embedding of a token that the part does not have is 0.
 //
 // Legend: M = B*T tokens, C columns. The backward adds in token order and without atomics: the positions of each token
 // are chained, first to last, and the block at a chain's first position walks it and owns the token's row of dwte. The
-// search for the next equal token goes through the tokens in tiles, M^2 / 2 comparisons at worst, of which block 0
-// makes M in sequence: 16384 tokens, 16 at a time in some 60 cycles, take 40 us on an H200. The sums move M*C gradients
+// search for the next equal token goes through the tokens in tiles: at worst M^2 / 2 comparisons, of which block 0
+// makes M in sequence. 16384 tokens, 16 at a time in some 60 cycles, take 40 us on an H200. The sums read M*C gradients
 // once: 50 MB, 11 us, in bf16 with C = 1600.
 #include <algorithm>
 #include <limits>
@@ -22,7 +22,7 @@ namespace {
 constexpr int kTokenLanes = 4;
 constexpr int kMostThreads = 256;
 
-// Blocks (rows, tiles of columns), a group of kTokenLanes columns per thread.
+// The grid is (rows, tiles of columns), with a group of kTokenLanes columns per thread.
 struct Shape {
   dim3 grid, block;
 };
@@ -76,8 +76,8 @@ __device__ inline int FirstInGroup(const int32_t* group, int32_t token) {
   return first;
 }
 
-// next[i] = the smallest j > i with tokens[j] == tokens[i], or kNone. Where there is one, follows[j] = 1: each j is
-// some i's next at most once, so no two threads write one element. `follows` is zero before.
+// next[i] = the smallest j > i with tokens[j] == tokens[i], or kNone. If there is such a j, follows[j] = 1: each j is
+// next[i] for at most one i, so no two threads write the same element. `follows` must be zero before.
 __global__ void __launch_bounds__(kLinkThreads)
     LinkKernel(int32_t m, const int32_t* tokens, int32_t* next, int32_t* follows) {
   alignas(16) __shared__ int32_t tile[kTile];
@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(kLinkThreads)
   for (int32_t begin = first; begin < m; begin += kTile) {
     for (int k = thread; k < kTile; k += kLinkThreads) tile[k] = begin + k < m ? tokens[begin + k] : kNone;
     SyncThreads();
-    // One by one up to a whole group, which is where every tile but the first starts.
+    // Compares one by one up to the start of a group; every tile but the first begins there.
     int k = begin <= i ? i + 1 - begin : 0;
     for (; searching && k < kTile && k % kGroup != 0; ++k) {
       if (tile[k] == token) {
@@ -104,18 +104,18 @@ __global__ void __launch_bounds__(kLinkThreads)
         searching = false;
       }
     }
-    if (BlockSum(searching ? 1 : 0) == 0) break;  // all have left the tile when this returns
+    if (BlockSum(searching ? 1 : 0) == 0) break;  // when this returns, no thread reads the tile any more
   }
   if (i >= m) return;
   next[i] = found;
   if (found != kNone) follows[found] = 1;
 }
 
-// Rows read before they are added: this many loads are in flight at once.
+// Rows that are loaded before they are added, so that this many loads are in flight at once.
 constexpr int kAhead = 8;
 
-// dwte's row of the token at position blockIdx.x += its rows of dx, if the chain begins here and the part has the
-// token.
+// Adds the rows of dx for the token at blockIdx.x to the token's row of dwte, if its chain begins here and the part has
+// the token.
 template <typename T>
 __global__ void __launch_bounds__(kMostThreads)
     TokenKernel(VocabularyPart part, int64_t c, const int32_t* tokens, const int32_t* next, const int32_t* follows,
@@ -142,7 +142,8 @@ __global__ void __launch_bounds__(kMostThreads)
   StoreLanes(sum, vector_dwte, left, to);
 }
 
-// dwpe's row of position first + blockIdx.x += that position's rows of dx, sequence by sequence; dwpe begins with it.
+// Adds the rows of dx at position first + blockIdx.x, sequence by sequence, to that position's row of dwpe, whose row 0
+// belongs to position `first`.
 template <typename T>
 __global__ void __launch_bounds__(kMostThreads)
     PositionKernel(int64_t batch, int64_t time, int64_t first, int64_t c, const T* dx, bool vector_dx, float* dwpe,
@@ -159,7 +160,7 @@ __global__ void __launch_bounds__(kMostThreads)
   StoreLanes(sum, vector_dwpe, left, to);
 }
 
-// Positions whose chains fit in the workspace.
+// The most tokens whose chains fit in the workspace.
 constexpr int64_t kMostTokens = kPartialBytes / (2 * static_cast<int64_t>(sizeof(int32_t)));
 
 constexpr const char* kEmbeddingBackward = "EmbeddingBackward";
@@ -193,7 +194,7 @@ void CudaOps::PartEmbeddingBackward(Stream& stream, const VocabularyPart& part, 
   if (p.batch * p.time <= kMostTokens) PositionsBackwardBand(stream, p, {0, p.time});
 }
 
-// A band searches all tokens for its own: 40 us each time, by the estimate above.
+// Each band repeats the search through all tokens: 40 us, by the estimate above.
 void CudaOps::EmbeddingBackwardBand(Stream& stream, const EmbeddingBackwardArguments& p, const VocabularyPart& part) {
   const int64_t m = p.batch * p.time;
   if (m > kMostTokens) {
@@ -218,7 +219,7 @@ void CudaOps::EmbeddingBackwardBand(Stream& stream, const EmbeddingBackwardArgum
 
 void CudaOps::PositionsBackwardBand(Stream& stream, const EmbeddingBackwardArguments& p, const RowBand& positions) {
   const int64_t count = std::min(positions.count, p.time - positions.first);
-  if (count <= 0) return;  // of a context that the batch does not fill
+  if (count <= 0) return;  // positions beyond the batch's
   WithType(p.dx.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     const T* const rows = static_cast<const T*>(p.dx.data);

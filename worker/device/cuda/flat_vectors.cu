@@ -1,4 +1,4 @@
-// Ops on flat vectors (ops.h), such as ZeRO's shards, other than AdamW.
+// Ops on flat vectors (ops.h), such as ZeRO's shards, other than the optimizers'.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -57,7 +57,7 @@ struct ConstantSource {
   }
 };
 
-// --- SumSquares: each thread takes groups of kSquareLanes at a fixed stride, in double; blocks leave partial sums, and
+// --- SumSquares: each thread adds groups of kSquareLanes at a fixed stride, in double; blocks write partial sums, and
 // one block adds those up. The order follows from `count`; alignment decides only how groups are loaded.
 
 constexpr int kSquareThreads = 256, kSquareLanes = 8;
@@ -83,14 +83,15 @@ __global__ void __launch_bounds__(kMostSquareBlocks) SumPartialsKernel(int count
   if (i == 0) *sum = total;
 }
 
-// --- SumSquaresExactly: each thread adds up blocks of kSquaresTogether; integers, so the order changes no bit.
+// --- SumSquaresExactly: each thread adds up blocks of kSquaresTogether. The sums are integers, so the order changes no
+// bit.
 
 constexpr int kExactThreads = 128;
 constexpr int64_t kMostExactBlocks = 1024;
 
 // Adds the threads' sums, limb by limb, into the first thread's.
 __device__ inline void BlockSumExactly(ExactSum& sum) {
-  sum.Normalize();  // so that what a block's threads add up to fits a limb
+  sum.Normalize();  // so that the sum over a block's threads fits in a limb
   BlockSum(sum.limbs);
   uint32_t marks[2] = {0, 0};
   for (int sign = 0; sign < 2; ++sign) marks[sign] = BlockSum((sum.infinite >> sign) & 1u) != 0 ? 1u : 0u;
@@ -137,7 +138,7 @@ void CudaOps::Convert(Stream& stream, int64_t count, Tensor from, Tensor to) {
     const TensorSource<From> source{static_cast<const From*>(from.data)};
     To* const result = static_cast<To*>(to.data);
     if (!narrows_in_place) return LaunchMap<kMapLanes<From, To>>(stream, kOp, 0, count, source, result);
-    // As many elements as the workspace holds go through it, so that few launches remain for the rest.
+    // Elements go through the workspace as far as it holds them, so that the rest takes few launches.
     const int64_t first = std::min(count, kPartialBytes / static_cast<int64_t>(sizeof(To)));
     LaunchMap<kMapLanes<From, To>>(stream, kOp, 0, first, source, workspace_.partials<To>());
     CopyBytes(stream, result, workspace_.partials<To>(), first * static_cast<int64_t>(sizeof(To)));

@@ -20,7 +20,7 @@ constexpr int64_t kSkips[] = {0, 1, 2, 5};
 
 class FlatVectorsTest : public KernelTest {
  protected:
-  // Special values too: infinities, NaNs with payload, subnormals, ties.
+  // Puts special values into every second element: infinities, NaNs with payload, subnormals, ties.
   void Spice(Vector& vector) {
     constexpr uint32_t kBits[] = {0x7f800000, 0xff800000, 0x7fc12345, 0xff801001, 0x00000001, 0x33800000,
                                   0x38801000, 0x3f808000, 0x3f818000, 0x477fefff, 0x477ff000, 0x7f7fffff};
@@ -73,7 +73,7 @@ TEST_F(FlatVectorsTest, ConvertInPlace) {
   }
 }
 
-// What does not fit in the workspace is narrowed in place, over inputs that have been read.
+// Elements that do not fit in the workspace are narrowed in place, over inputs that have been read.
 TEST_F(FlatVectorsTest, ConvertInPlaceGoesOnPastTheWorkspace) {
   const int64_t first = kPartialBytes / 2, count = first + 3001;
   const auto memory = device().Reserve(count * 4).value();
@@ -145,7 +145,7 @@ class UpdateTest : public KernelTest {
   }
   StepControl* control() { return reinterpret_cast<StepControl*>(control_->data()); }
 
-  // Segments of many lengths, with a gap now and then, over at most `count` elements.
+  // Segments of many lengths, some with a gap after them, over at most `count` elements.
   static std::vector<DecaySegment> Segments(int64_t count) {
     std::vector<DecaySegment> segments;
     for (int64_t at = 0, i = 0; at < count; ++i) {

@@ -16,7 +16,7 @@ namespace zerofleet::device::cuda {
 namespace {
 
 constexpr char kOp[] = "MeasureGemmPeak";
-// Products timed together: the gap before the first kernel, some microseconds, is then a thousandth of the time.
+// Products timed together, so that the gap of some microseconds before the first kernel is a thousandth of the time.
 constexpr int kProductsARound = 8;
 
 struct FreeDeviceMemory {
@@ -30,8 +30,8 @@ absl::StatusOr<DeviceMemoryPointer> Allocate(int64_t bytes) {
   return DeviceMemoryPointer(data);
 }
 
-// Sides that divide into whole tiles of 128 x 256, the same number on every multiprocessor: on an H200 with 132 of them
-// 8448 x 4096 x 4096, which is 8 tiles each and a third of a millisecond in bf16.
+// A product whose sides divide into whole tiles of 128 x 256, the same number on every multiprocessor. On an H200 with
+// 132 of them it is 8448 x 4096 x 4096: 8 tiles each, and a third of a millisecond in bf16.
 absl::StatusOr<MatmulArguments> Product(int device) {
   int multiprocessors = 0;
   ZF_RETURN_IF_ERROR(CudaStatus(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device), kOp));
@@ -53,8 +53,8 @@ absl::StatusOr<double> BestSeconds(Matmul& matmul, CudaStream& stream, const Mat
   return best_seconds;
 }
 
-// Fills `to` with standard normals, through `chunk`, an fp32 buffer. A GPU draws less power on zeros and runs faster
-// than any training step could.
+// Fills `to` with standard normals, through `chunk`, an fp32 buffer. On zeros a GPU would draw less power, and so run
+// faster than in any training step.
 void FillRandom(Ops& ops, Stream& stream, int64_t count, uint64_t stream_id, float* chunk, int64_t chunk_count,
                 Tensor to) {
   for (int64_t first = 0; first < count; first += chunk_count) {
@@ -66,7 +66,7 @@ void FillRandom(Ops& ops, Stream& stream, int64_t count, uint64_t stream_id, flo
 }
 
 absl::StatusOr<double> Measure(Ops& ops, Matmul& matmul, const Workspace& workspace, DType dtype, int rounds) {
-  // The calling thread may have another GPU current, or none.
+  // On the calling thread another GPU, or none, may be current.
   cudaPointerAttributes place = {};
   ZF_RETURN_IF_ERROR(CudaStatus(cudaPointerGetAttributes(&place, workspace.library()), kOp));
   ZF_RETURN_IF_ERROR(CudaStatus(cudaSetDevice(place.device), kOp));

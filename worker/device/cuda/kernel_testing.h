@@ -17,7 +17,7 @@ namespace zerofleet::device::cuda {
 
 inline constexpr DType kAllTypes[] = {DType::kF32, DType::kBF16, DType::kF16};
 
-// The error of one rounding of a value in [-1, 1], times `magnitude`.
+// A bound for the error of one rounding of a value in [-1, 1], times `magnitude`.
 inline double Rounding(DType dtype, double magnitude = 1) {
   return magnitude * (dtype == DType::kF32 ? 4e-6 : dtype == DType::kBF16 ? 0x1p-8 : 0x1p-10);
 }
@@ -38,7 +38,7 @@ class Vector {
       Set(i, static_cast<float>(state >> 8) * 0x1p-23f - 1.0f);
     }
   }
-  // The memory before the vector is unchanged.
+  // Checks that nothing wrote to the memory before the vector.
   ~Vector() {
     const std::byte *const begin = reservation_->data(), *const end = begin + skip_ * DTypeBytes(dtype_);
     EXPECT_TRUE(std::all_of(begin, end, [](std::byte byte) { return byte == std::byte{0}; }));
@@ -87,7 +87,7 @@ class KernelTest : public ::testing::Test {
   Device& device() { return *device_; }
   Stream& stream() { return *stream_; }
 
-  // Runs `test` with the GPU's threads in each order; it returns values whose bits must be the same each time.
+  // Runs `test` with the GPU's threads in each order. `test` returns values, whose bits must be the same each time.
   template <typename Test>
   void InEveryOrder(const Test& test) {
     emulation::SetThreadOrder(emulation::ThreadOrder::kForward);

@@ -1,8 +1,8 @@
 // The only way to launch kernels, and the few things a kernel may use besides its arguments.
 //
-// Kernels use only what is listed here, so that the same source also runs on host threads (emulation/), where tests can
-// run it with bounds checks on any machine: threadIdx and the like, static __shared__ arrays, DynamicShared,
-// SyncThreads, and shuffles among a whole warp. No atomics: every op gives the same bits each time.
+// Kernels use only what is listed here, so that the same source also runs on the host (emulation/), where tests run it
+// with bounds checks on any machine: threadIdx and the like, static __shared__ arrays, DynamicShared, SyncThreads, and
+// shuffles among a whole warp. There are no atomics, since every op gives the same bits on every run.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_LAUNCH_CUH_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_LAUNCH_CUH_
 
@@ -21,7 +21,7 @@ inline constexpr unsigned kWholeWarp = 0xffffffffu;
 
 __device__ inline void SyncThreads() { __syncthreads(); }
 
-// All 32 lanes take part. T is float, double or an integer.
+// The value of lane (own lane xor `lanes`). All 32 lanes must call it. T is float, double or an integer.
 template <typename T>
 __device__ T ShuffleXor(T value, int lanes) {
   return __shfl_xor_sync(kWholeWarp, value, lanes);

@@ -1,10 +1,10 @@
-// Linear layers (ops.h): products of cuBLASLt, with bias, residual, GELU's slope and bias gradient in their epilogues.
+// Linear layers (ops.h): products by cuBLASLt, with bias, residual, GELU's slope and bias gradient in their epilogues.
 //
 // Where the library has no algorithm with an epilogue (fp32 without tensor cores, odd widths, older GPUs), the product
-// runs alone and a kernel of linear_kernels.h finishes it. GELU itself is always our own, of its input as it is stored:
-// the library's takes the sum before it is rounded, so that a backward that has only what is stored would not get the
-// same bits again. In fp32 the slope is our own too: the library uses the GPU's approximate tanh, accurate to 2^-11, an
-// error that only rounding to half types hides.
+// runs alone and a kernel of linear_kernels.h finishes it. GELU itself is always our own kernel, applied to the stored
+// input: the library's epilogue applies it before the input is rounded, so a backward that has only the stored input
+// would not get the same bits again. In fp32 the slope is our own kernel too: the library uses the GPU's approximate
+// tanh, accurate to 2^-11, an error that only rounding to half types hides.
 #include "absl/strings/str_cat.h"
 #include "worker/device/cuda/cuda_ops.h"
 #include "worker/device/cuda/linear_kernels.h"
@@ -76,7 +76,7 @@ void CudaOps::LinearBackwardWeight(Stream& stream, const LinearBackwardWeightArg
   LinearBackwardWeightBand(stream, p, {0, p.n});
 }
 
-// The product with the bias gradient in its epilogue has an algorithm of its own, so a band takes that too.
+// The product with the bias gradient in its epilogue has an algorithm of its own, so a band must use that epilogue too.
 void CudaOps::LinearBackwardWeightBand(Stream& stream, const LinearBackwardWeightArguments& p, const RowBand& band) {
   constexpr char kOp[] = "LinearBackwardWeight";
   const Matrix gradient = {{p.dw, DType::kF32}, p.k};
@@ -92,7 +92,7 @@ void CudaOps::LinearBackwardWeightBand(Stream& stream, const LinearBackwardWeigh
     matmul_->Run(stream, kOp, product);
     return;
   }
-  // The epilogue overwrites its vector, so it gets a vector in the workspace, and the sums are added from there.
+  // The epilogue overwrites its vector, so it writes to the workspace, and the sums are added to dbias from there.
   float* const partials = workspace_.partials<float>();
   if (p.n <= kPartialBytes / static_cast<int64_t>(sizeof(float))) {
     product.epilogue = Epilogue::kBiasGradient;

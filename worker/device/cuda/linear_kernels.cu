@@ -1,8 +1,8 @@
-// See linear_kernels.h. Legend: M rows, N columns of a row-major matrix.
+// See linear_kernels.h. Legend: a row-major matrix has M rows and N columns.
 //
-// Column sums take two kernels, since one block alone would read a tall matrix too slowly and blocks may not add to the
-// same place: first each block sums a slice of rows for a strip of columns, then one thread per column adds the slices
-// in order.
+// Column sums take two kernels, since one block per strip of columns would read a tall matrix too slowly, and blocks
+// may not add to the same place. First each block sums a slice of rows for a strip of columns, then one thread per
+// column adds the slices in order.
 #include "worker/device/cuda/linear_kernels.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
-// Blocks of the first kernel of a column sum: about eight per multiprocessor of an H200.
+// Blocks in a column sum's first kernel: about eight per multiprocessor of an H200.
 constexpr int64_t kSliceBlocks = 1024;
 constexpr int64_t kLeastSliceRows = 64;
 
@@ -53,8 +53,8 @@ struct GeluSlopeSource {
   }
 };
 
-// partials(slice, columns) = sums over the slice's rows of x(M, stride). A lane has kWidth neighbouring columns; warp w
-// takes rows w, w + kWarps, ... of the slice, and the warps' sums are added in order.
+// partials(slice, columns) = sums over the slice's rows of x(M, stride). A lane sums kWidth neighbouring columns; warp
+// w takes rows w, w + kWarps, ... of the slice, and the warps' sums are added in order.
 template <typename T, int kWidth>
 __global__ void __launch_bounds__(kThreads)
     SliceSumsKernel(int64_t m, int64_t stride, int64_t columns, int64_t slice_rows, const T* x, float* partials) {
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t first = static_cast<int64_t>(blockIdx.y) * slice_rows;
   const int64_t end = first + slice_rows < m ? first + slice_rows : m;
   float sums[kWidth] = {};
-  if (column < columns) {  // then all kWidth columns are, since kWidth divides their number
+  if (column < columns) {  // then all kWidth columns exist, since kWidth divides `columns`
     for (int64_t row = first + warp; row < end; row += kWarps) {
       float lanes[kWidth];
       LoadLanes(x + row * stride + column, /*vector=*/true, kWidth, lanes);

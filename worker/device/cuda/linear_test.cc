@@ -1,5 +1,5 @@
-// The linear ops and the output head where cuBLASLt runs the epilogues and where it declines them, on odd and aligned
-// shapes, in all three types; and what only this backend has: its own kernels for epilogues, chunks of logits.
+// The linear ops and the output head, with cuBLASLt running the epilogues and refusing them, on odd and aligned shapes,
+// in all three types; and what only this backend has: its own kernels for epilogues, and chunks of logits.
 #include <cmath>
 
 #include "gtest/gtest.h"
@@ -16,7 +16,7 @@ namespace {
 struct Shape {
   int64_t m, n, k;
 };
-// One element; odd; rows of whole packs; more rows than a slice of a column sum.
+// One element; odd sizes; rows of whole vectors; more rows than a slice of a column sum.
 constexpr Shape kShapes[] = {{1, 1, 1}, {7, 13, 5}, {33, 64, 24}, {9, 40, 16}, {200, 24, 8}, {150, 9, 3}};
 
 class CudaLinearTest : public ::testing::TestWithParam<std::tuple<DType, bool>> {
@@ -35,7 +35,7 @@ class CudaLinearTest : public ::testing::TestWithParam<std::tuple<DType, bool>> 
   bool fused() const { return std::get<1>(GetParam()); }
   TestTensor Random(int64_t rows, int64_t columns, uint32_t salt) const { return {rows, columns, dtype(), salt}; }
 
-  // Epilogues round to the type once, the kernels that replace them round twice.
+  // Epilogues round to the type once; the kernels that replace them round twice.
   void ExpectClose(const TestTensor& got, int64_t i, double want) const {
     ASSERT_NEAR(got.Get(i), want, 2 * Tolerance(got.dtype(), want)) << i;
   }
@@ -149,7 +149,7 @@ TEST_P(CudaLinearTest, BackwardWeightAdds) {
   }
 }
 
-// The suite would pass if nothing were ever fused. In fp32 GELU is not.
+// Checks that epilogues are fused at all, since the suite would pass without. In fp32 GELU's slope is not fused.
 TEST_P(CudaLinearTest, EpiloguesRunInTheLibrary) {
   const int64_t m = 16, n = 32, k = 64;
   const TestTensor x = Random(m, k, 1), w = Random(n, k, 2), bias = Random(1, n, 3), before = Random(m, n, 4);
@@ -206,7 +206,7 @@ struct Head {
 };
 
 // The loss and gradients of a head cut into chunks of `logits_bytes`, against double. In the half types the logits are
-// rounded, and so is what follows from them.
+// rounded, and so is everything computed from them.
 void ExpectCrossEntropy(Stream& stream, const Head& s, DType dtype, int64_t logits_bytes, float scale) {
   alignas(256) static std::byte workspace[8192];
   const std::unique_ptr<Matmul> matmul = Matmul::Create(workspace, sizeof workspace).value();
@@ -216,7 +216,7 @@ void ExpectCrossEntropy(Stream& stream, const Head& s, DType dtype, int64_t logi
   for (int64_t i = 0; i < s.m; ++i) targets.push_back(static_cast<int32_t>((i * 31 + s.vocab - 1) % s.vocab));
   const CrossEntropyPlan plan(s.m, s.vocab, dtype, logits_bytes);
   TestTensor scratch(1, plan.bytes / 4, DType::kF32, 5);
-  // Padding read as logits would show.
+  // NaN in the padding shows if it is read as logits.
   for (int64_t i = 0; i < scratch.count(); ++i) scratch.Set(i, std::nanf(""));
   double loss = 0;
   RunCrossEntropy(stream, *matmul, plan,

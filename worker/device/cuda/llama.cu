@@ -1,8 +1,9 @@
 // Rotary positions and the gate of SwiGLU (llama_ops.h).
 //
-// Estimates in bf16: the rotation reads and writes queries and keys, 4 bytes per element, and takes one sine and cosine
-// for all heads of a token; M = 16384 tokens with 40 heads of 128 are 0.34 GB, 70 us on an H200. The gate reads 4 bytes
-// and writes 2 per element of N forward, 6 and 4 backward: N = 14336 are 1.4 GB and 2.3 GB, 0.3 and 0.5 ms.
+// Estimates in bf16: the rotation reads and writes queries and keys, 4 bytes per element, and computes one sine and
+// cosine for all heads of a token; M = 16384 tokens with 40 heads of 128 are 0.34 GB, 70 us on an H200. Per element of
+// y the gate reads 4 bytes and writes 2 in the forward, 6 and 4 in the backward: N = 14336 are 1.4 GB and 2.3 GB, 0.3
+// and 0.5 ms.
 #include <algorithm>
 #include <cmath>
 
@@ -19,20 +20,20 @@ namespace {
 
 constexpr int kRotateThreads = 256;
 
-// By value, in a kernel's parameters.
+// The frequencies, passed by value in a kernel's parameters.
 struct Frequencies {
   float values[kMaxHeadSize / 2];
 };
 
 struct Rotation {
-  int64_t rows, time, past;      // of tokens in all, in a sequence, and before each sequence
-  int64_t heads, half, columns;  // of a row: heads of 2 * half elements at its beginning
-  float sign;                    // of the angles
+  int64_t rows, time, past;      // tokens in all, per sequence, and before each sequence
+  int64_t heads, half, columns;  // a row has `columns` elements and begins with `heads` heads of 2 * half
+  float sign;                    // 1, or -1 to turn back
 };
 
-// Sine and cosine of an angle in fp32, within 2 units in the last place of 1: the quadrant by fp64, which is exact for
-// all angles below 2^31, then polynomials fitted to [-pi/4, pi/4]. CUDA's own keep a table of pi in memory for angles
-// beyond 10^5.
+// Sine and cosine of an angle in fp32, within 2 units in the last place of 1: the quadrant is found in fp64, exactly
+// for all angles below 2^31, then polynomials fitted to [-pi/4, pi/4] are used. CUDA's own functions keep a table of pi
+// in memory for angles beyond 10^5.
 __device__ inline void SineAndCosine(float angle, float& sine, float& cosine) {
   const double quadrants = std::rint(static_cast<double>(angle) * 0.63661977236758134308);
   const auto r = static_cast<float>(std::fma(quadrants, -1.57079632679489661923, static_cast<double>(angle)));
@@ -65,13 +66,13 @@ __global__ void __launch_bounds__(kRotateThreads) RotateKernel(Rotation r, Frequ
   }
 }
 
-// Past 87 it is 0 in fp32, and exp would overflow.
+// From -x = 87 on it is 0 in fp32, and exp would soon overflow.
 __device__ inline float Sigmoid(float x) {
   using Math = element::FloatMath;
   return Math::Reciprocal(1.0f + Math::Exp(Math::Min(87.0f, -x)));
 }
 
-// One block per row of 2N elements: what is activated, then what that is multiplied by.
+// One block per row of 2N elements: N to activate, then their N factors.
 template <typename T, bool kWhole>
 __global__ void __launch_bounds__(kMostRowThreads) GateKernel(int64_t n, Rows<T, kWhole> x, Rows<T, kWhole> y) {
   constexpr int kLanes = kRowLanes<T>;
@@ -96,7 +97,7 @@ __global__ void __launch_bounds__(kMostRowThreads)
     x.Load(row * 2 * n + n + i, left, up);
     dy.Load(row * n + i, left, gradient);
     for (int lane = 0; lane < kLanes; ++lane) {
-      const float s = Sigmoid(gate[lane]), silu = gate[lane] * s;  // whose slope is s + silu (1 - s)
+      const float s = Sigmoid(gate[lane]), silu = gate[lane] * s;  // the slope of silu is s + silu (1 - s)
       up[lane] *= gradient[lane] * std::fmaf(silu, 1.0f - s, s);
       gate[lane] = gradient[lane] * silu;
     }
@@ -109,7 +110,7 @@ __global__ void __launch_bounds__(kMostRowThreads)
 
 void CudaOps::Rotate(Stream& stream, const RotateArguments& p) {
   ZF_CHECK(p.head_size <= kMaxHeadSize);
-  ZF_CHECK(p.starts == nullptr);  // packing is the CPU's
+  ZF_CHECK(p.starts == nullptr);  // only the CPU packs documents
   Frequencies frequencies = {};
   std::copy(p.frequencies.begin(), p.frequencies.end(), frequencies.values);
   const Rotation rotation{.rows = p.batch * p.time,

@@ -3,11 +3,11 @@
 // A source is a struct, passed by value, with
 //   template <int kLanes> __device__ void Load(int64_t i, float (&lanes)[kLanes]) const;  // elements i and following
 //   template <int kLanes> void Align(int64_t first);  // on the host: groups will start at first, first + kLanes, ...
-// and its element i depends on i alone, so that a vector cut anywhere gives the same bits. To add an element-wise op,
-// write its source and call LaunchMap.
+// Its element i depends on i alone, so that a vector cut anywhere gives the same bits. To add an element-wise op, write
+// its source and call LaunchMap.
 //
-// Estimate: 4.8 TB/s (an H200's) at 700 ns of latency are 25 KiB in flight in each of 132 multiprocessors; 2048 threads
-// with 16 bytes each are 32 KiB. 550e9 elements per second at 6 bytes each leave 50 instructions per element.
+// Estimate: 4.8 TB/s (an H200's) at 700 ns of latency require 25 KiB in flight in each of 132 multiprocessors; 2048
+// threads with 16 bytes each have 32 KiB. 550e9 elements per second at 6 bytes each leave 50 instructions per element.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_MAP_CUH_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_MAP_CUH_
 
@@ -23,7 +23,7 @@ namespace zerofleet::device::cuda {
 
 inline constexpr int kMapThreads = 256;
 
-// Elements per thread at a time: 16 bytes of the widest type among them.
+// Elements per thread at a time: 16 bytes of the widest of the types.
 template <typename... T>
 inline constexpr int kMapLanes = std::max({sizeof(T)...}) == 2 ? 8 : 4;
 
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(kMapThreads) MapKernel(Split split, Source sou
   });
 }
 
-// to[i] for begin <= i < end.
+// Computes to[i] for begin <= i < end.
 template <int kLanes, typename Source, typename To>
 void LaunchMap(Stream& stream, const char* op, int64_t begin, int64_t end, Source source, To* to) {
   const Split split = Split::Of<kLanes>(to + begin, end - begin);
@@ -96,7 +96,7 @@ void LaunchMap(Stream& stream, const char* op, int64_t begin, int64_t end, Sourc
 inline constexpr int kStagedThreads = 1024, kStagedEach = 8;
 inline constexpr int64_t kStagedElements = kStagedThreads * kStagedEach;
 
-// The first kStagedElements by one block, which has read them all before it writes one.
+// Computes the first kStagedElements in one block, which reads all of them before it writes any.
 template <typename Source, typename To>
 __global__ void __launch_bounds__(kStagedThreads) StagedMapKernel(int64_t count, Source source, To* to) {
   float values[kStagedEach][1];
@@ -111,15 +111,15 @@ __global__ void __launch_bounds__(kStagedThreads) StagedMapKernel(int64_t count,
   }
 }
 
-// As LaunchMap from `begin` to `count`, where `to` starts at the address of a wider vector that the source reads, and
-// all before `begin` is done. The result of elements [s, 2s) covers the inputs [s/2, s) and no others: so each launch
-// processes as many as all before it, over inputs that have been read.
+// As LaunchMap from `begin` to `count`, where `to` starts at the address of a vector of elements twice as wide that the
+// source reads, and elements before `begin` are done. Results [s, 2s) overwrite inputs [s/2, s) and no others: so each
+// launch processes as many elements as all before it, and overwrites only inputs that have been read.
 template <int kLanes, typename Source, typename To>
 void LaunchDoublingMap(Stream& stream, const char* op, int64_t begin, int64_t count, Source source, To* to) {
   for (; begin < count; begin *= 2) LaunchMap<kLanes>(stream, op, begin, std::min(2 * begin, count), source, to);
 }
 
-// The same from 0, and the first few elements through registers.
+// As LaunchDoublingMap, but from element 0 on: the first kStagedElements go through registers.
 template <int kLanes, typename Source, typename To>
 void LaunchNarrowingMap(Stream& stream, const char* op, int64_t count, Source source, To* to) {
   if (count == 0) return;

@@ -4,8 +4,8 @@
 // sizes, strides, types, orientations, epilogue and the alignment of each pointer. A model has a few dozen products, so
 // the table stays small. Caching the algorithm also fixes the order of summation for the rest of the run.
 //
-// A part of a product, some of its rows or columns, runs with the algorithm of the whole: what an algorithm adds up for
-// an element, and in which order, comes from its tile and its split of K, not from how many elements there are.
+// A part of a product, some of its rows or columns, runs with the whole product's algorithm: what an algorithm adds up
+// for an element, and in which order, follows from its tile and its split of K, not from the number of elements.
 #include "worker/device/cuda/matmul.h"
 
 #include <cublasLt.h>
@@ -26,18 +26,19 @@
 namespace zerofleet::device::cuda {
 namespace {
 
-// The alignment of a matrix that the widest loads and the copy engines need. cuBLASLt's default is 256; told only this,
-// it does not make its choice depend on where ZeRO's stages happen to place a matrix. For bias and aux it looks at the
-// addresses themselves, so it is queried with addresses aligned to exactly this; the real ones are set at the launch.
+// The alignment that is stated for every matrix: what the widest loads and the copy engines need. cuBLASLt assumes 256
+// by default; with this value its choice does not depend on where ZeRO's stages place a matrix. For bias and aux
+// cuBLASLt inspects the addresses themselves, so it is queried with addresses aligned to exactly this; the real
+// addresses are set at the launch.
 constexpr uintptr_t kStatedAlignment = 16;
 constexpr uintptr_t kWorkspaceAlignment = 256;
 // The leading dimension of GELU's input in an epilogue must be a multiple of this (cublasLt.h, EPILOGUE_AUX_LD).
 constexpr int64_t kAuxStrideUnit = 8;
 
 // Split-K is allowed in one form only. COMPUTE_TYPE writes each part's fp32 sums to the workspace and adds them in a
-// second kernel, in an order that the algorithm fixes. INPLACE adds the parts to the output one after another, and the
-// library promises that they take turns, but not in which order. OUTPUT_TYPE rounds the parts to the output's type
-// before they are added, which is not fp32 accumulation. NONE, no split at all, is zero and thus in every mask.
+// second kernel, in an order that the algorithm fixes. INPLACE adds the parts to the output one after another; the
+// library promises that they take turns, but not their order. OUTPUT_TYPE rounds the parts to the output's type before
+// they are added, which is not fp32 accumulation. NONE (no split) is zero and so in every mask.
 constexpr uint32_t kReductionSchemes = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 
 absl::Status LibraryStatus(cublasStatus_t code, const char* function) {
@@ -72,18 +73,18 @@ cublasLtEpilogue_t LibraryEpilogue(Epilogue epilogue) {
   return CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-// The largest power of two, up to what is stated, that divides the address; that much for null.
+// The largest power of two, up to kStatedAlignment, that divides the address; kStatedAlignment for null.
 uint32_t Alignment(const void* data) {
   const uintptr_t address = reinterpret_cast<uintptr_t>(data) | kStatedAlignment;
   return static_cast<uint32_t>(address & (~address + 1));
 }
 
-// An address of exactly this alignment, to be inspected but not read.
+// An address of exactly this alignment, which the library inspects but does not read.
 void* AddressAligned(uint32_t alignment) { return reinterpret_cast<void*>((uintptr_t{1} << 32) + alignment); }
 
 bool HasAux(Epilogue epilogue) { return epilogue == Epilogue::kGeluSlope; }
 
-// Where c is not given, beta is 0 and the library is given d, which it then does not read.
+// c, or d where there is no c: beta is 0 then, and the library does not read it.
 const Matrix& Addend(const MatmulArguments& p) { return p.c.data ? p.c : p.d; }
 
 void Check(const MatmulArguments& p) {
@@ -108,7 +109,7 @@ void Check(const MatmulArguments& p) {
   ZF_CHECK(p.bias || (p.epilogue != Epilogue::kBias && p.epilogue != Epilogue::kBiasGradient));
 }
 
-// In cuBLASLt's layout: what is row-major here is the transpose, column-major, there.
+// Describes `matrix` in cuBLASLt's layout: a row-major matrix here is its transpose there, in column-major order.
 cublasStatus_t InitLayout(cublasLtMatrixLayoutOpaque_t& layout, const Matrix& matrix, int64_t rows, int64_t columns) {
   if (matrix.transposed) std::swap(rows, columns);
   return cublasLtMatrixLayoutInit(&layout, LibraryType(matrix.data.dtype), static_cast<uint64_t>(columns),
@@ -262,7 +263,7 @@ absl::Status Matmul::FindAlgorithm(const Key& key, const MatmulArguments& p, Pla
   ZF_RETURN_IF_ERROR(
       Set<uint64_t>(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(workspace_bytes_)));
   ZF_RETURN_IF_ERROR(Set<uint32_t>(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, kReductionSchemes));
-  // The library assumes 256 unless told otherwise.
+  // Without these settings the library assumes an alignment of 256.
   ZF_RETURN_IF_ERROR(Set<uint32_t>(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.alignments[1]));
   ZF_RETURN_IF_ERROR(Set<uint32_t>(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.alignments[0]));
   ZF_RETURN_IF_ERROR(Set<uint32_t>(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.alignments[2]));
@@ -274,7 +275,7 @@ absl::Status Matmul::FindAlgorithm(const Key& key, const MatmulArguments& p, Pla
                                                              &plan.d, &preference, 1, &result, &results);
   plan.found = code == CUBLAS_STATUS_SUCCESS && results == 1 && result.state == CUBLAS_STATUS_SUCCESS;
   plan.algorithm = result.algo;
-  // An epilogue that the library refuses, for whatever reason, can be run separately from the product.
+  // An epilogue that the library refuses, for whatever reason, can run separately from the product.
   const bool refused = code == CUBLAS_STATUS_NOT_SUPPORTED || code == CUBLAS_STATUS_ARCH_MISMATCH ||
                        (code == CUBLAS_STATUS_INVALID_VALUE && p.epilogue != Epilogue::kNone);
   return refused ? absl::OkStatus() : LibraryStatus(code, "cublasLtMatmulAlgoGetHeuristic");
@@ -296,8 +297,8 @@ absl::StatusOr<bool> Matmul::TryRun(Stream& stream, const MatmulArguments& p) {
       cublasLtMatmul(handle_, &plan.operation, &alpha, p.b.data.data, &plan.a, p.a.data.data, &plan.b, &beta,
                      Addend(p).data.data, &plan.c, p.d.data.data, &plan.d, &plan.algorithm, workspace_,
                      static_cast<size_t>(workspace_bytes_), cuda_stream.handle());
-  // Checks that the heuristic leaves to the launch. A refusal of what has run before is a failure, since switching to
-  // another algorithm in the middle of a run would change its bits.
+  // The library makes some checks only at the launch. Refusing a product that has run before is a failure, since
+  // switching to another algorithm in the middle of a run would change its bits.
   const bool refused = code == CUBLAS_STATUS_NOT_SUPPORTED || code == CUBLAS_STATUS_INVALID_VALUE;
   if (refused && p.epilogue != Epilogue::kNone && !plan.launched) return plan.found = false;
   ZF_RETURN_IF_ERROR(LibraryStatus(code, "cublasLtMatmul"));

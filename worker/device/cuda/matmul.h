@@ -3,11 +3,11 @@
 // d(m,n) = epilogue(a(m,k) b(k,n) + c(m,n)), row-major, inputs of one type, fp32 accumulation (never tf32). cuBLASLt is
 // column-major: a row-major matrix is its transpose there, so d^T = b^T a^T is requested and nothing is copied.
 //
-// What this is worth: one step of gpt2-1558m (C 1600, 48 layers, V 50257) on 16 x 1024 tokens is 1.45e14 FLOP in the
-// layers' products and 8e12 in the output head's. At 70% of an H200's 989 TFLOP/s that is 0.22 s. In addition, as
-// estimated from FLOPs and bytes, attention takes 0.03 s, norms 0.01 s and AdamW 0.01 s: four fifths of the step run
-// here, and more than nine tenths here and in attention's own products. Hence the epilogues: an activation of the wide
-// layer (M,4C) is 0.2 GB, and each pass over it that an epilogue saves is a tenth of its product's time.
+// Share of a step's time: one step of gpt2-1558m (C 1600, 48 layers, V 50257) on 16 x 1024 tokens is 1.45e14 FLOP in
+// the layers' products and 8e12 in the output head's. At 70% of an H200's 989 TFLOP/s that is 0.22 s. In addition, as
+// estimated from FLOPs and bytes, attention takes 0.03 s, norms 0.01 s and AdamW 0.01 s: four fifths of the step are
+// spent here, and more than nine tenths here and in attention's own products. Hence the epilogues: an activation of the
+// wide layer (M,4C) is 0.2 GB, and each pass over it that an epilogue saves is a tenth of its product's time.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_MATMUL_H_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_MATMUL_H_
 
@@ -22,8 +22,8 @@ struct cublasLtContext;
 
 namespace zerofleet::device::cuda {
 
-// A row-major matrix with `stride` elements from row to row. `transposed` means that what is stored is the transpose
-// of what the product uses: rows and columns swap roles in memory, not in m, n and k.
+// A row-major matrix with `stride` elements from row to row. `transposed` means that memory holds the transpose of the
+// matrix in the product: rows and columns swap roles in memory, not in m, n and k.
 struct Matrix {
   Tensor data = {};
   int64_t stride = 0;
@@ -35,7 +35,7 @@ enum class Epilogue : uint8_t {
   kNone,          // d = s
   kBias,          // d = s + bias, n values added to each row
   kGeluSlope,     // d = s * gelu'(aux), GELU by the tanh approximation; c is null
-  kBiasGradient,  // d = s, and bias = the m sums of a's rows, overwritten
+  kBiasGradient,  // d = s, and bias(m) is overwritten with the sums of a's rows
 };
 
 const char* EpilogueName(Epilogue epilogue);  // "bias gradient"
@@ -43,20 +43,20 @@ const char* EpilogueName(Epilogue epilogue);  // "bias gradient"
 struct MatmulArguments {
   int64_t m = 0, n = 0, k = 0;
   Matrix a = {}, b = {};
-  Matrix c = {};  // of d's type; may be d itself, or null
+  Matrix c = {};  // same type as d; may be d itself, or null
   Matrix d = {};  // the inputs' type, or fp32; neither c nor d is transposed
   Epilogue epilogue = Epilogue::kNone;
-  // The sizes of the product whose rows or columns these are, where they must have the bits that they have there; 0: m,
-  // n.
+  // The whole product's m and n, where this is a part of its rows or columns and must have the same bits as there; 0:
+  // equal to m or n.
   int64_t whole_m = 0, whole_n = 0;
-  Tensor bias = {};  // of d's type
-  Matrix aux = {};   // (m,n) of d's type
+  Tensor bias = {};  // same type as d
+  Matrix aux = {};   // (m,n), same type as d
 };
 
 class Matmul {
  public:
-  // `workspace` is device memory, aligned to 256 bytes, that products of one stream at a time use; it outlives this.
-  // FailedPrecondition where cuBLASLt refuses the machine.
+  // `workspace` is device memory, aligned to 256 bytes, and must outlive this object. Products run on one stream at a
+  // time, since they share it. FailedPrecondition where cuBLASLt refuses the machine.
   static absl::StatusOr<std::unique_ptr<Matmul>> Create(void* workspace, int64_t workspace_bytes);
   ~Matmul();
   Matmul(const Matmul&) = delete;
@@ -74,9 +74,9 @@ class Matmul {
 
   Matmul(cublasLtContext* handle, void* workspace, int64_t workspace_bytes);
   absl::StatusOr<bool> TryRun(Stream& stream, const MatmulArguments& arguments);
-  // The plan of this product, made at its first use.
+  // The plan for this product, created at its first use.
   absl::StatusOr<Plan*> PlanOf(const MatmulArguments& arguments);
-  // That of the whole product, for a part of it.
+  // Gives the plan of a part of a product the whole product's algorithm.
   absl::Status TakeAlgorithm(const MatmulArguments& arguments, Plan& plan);
   static absl::Status Describe(const Key& key, const MatmulArguments& arguments, Plan& plan);
   absl::Status FindAlgorithm(const Key& key, const MatmulArguments& arguments, Plan& plan) const;

@@ -1,5 +1,5 @@
-// Products through the host version of cuBLASLt: every combination the ops use, and what happens when the library
-// declines.
+// Products through the host version of cuBLASLt: every combination that the ops use, and what happens when the library
+// refuses.
 #include "worker/device/cuda/matmul.h"
 
 #include "gtest/gtest.h"
@@ -28,7 +28,7 @@ class MatmulTest : public ::testing::Test {
   }
   void TearDown() override { emulation::cublaslt() = {}; }
 
-  // Runs the case; if it ran, compares everything it writes, and the spare columns it may not.
+  // Runs the case. If it ran, checks everything that it writes, and that the spare columns are unchanged.
   bool Run(const Case& p);
 
   TestTensor workspace_{1, 4096, DType::kF32, 0};
@@ -171,7 +171,7 @@ TEST_F(MatmulTest, AnEpilogueRefusedAtTheLaunchIsLeftToTheCaller) {
   EXPECT_EQ(stream_->Synchronize(), absl::OkStatus());
 }
 
-// A choice once made is not changed in the middle of a run, which would change its bits.
+// A choice is not changed in the middle of a run, which would change the run's bits.
 TEST_F(MatmulTest, AnEpilogueRefusedAfterItHasRunIsAFailure) {
   const Case p{.m = 8,
                .n = 16,

@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kMostRowThreads)
       normal[lane] = (normal[lane] - mean) * rstd;
     }
   };
-  float sums[2] = {};  // of g, and of g normal; past the row's end g is 0
+  float sums[2] = {};  // sums of g and of g normal; g is 0 past the row's end
   ForRow<T>(c, [&](int64_t i, int64_t left) {
     load(i, left);
     for (int lane = 0; lane < kLanes; ++lane) {
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(kMostRowThreads)
   });
 }
 
-// A column's share of dgamma and dbeta.
+// What a row adds to dgamma and dbeta, for AddColumnSums.
 template <typename T, bool kWhole>
 struct LayerNormColumns {
   int64_t c;

@@ -13,7 +13,7 @@
 namespace zerofleet::device::cuda {
 namespace {
 
-constexpr int64_t kReplaces = 4;  // a block of a quarter of the kept one is meant to take its place
+constexpr int64_t kReplaces = 4;  // a block of at least 1/kReplaces of the kept one's size replaces it
 
 }  // namespace
 

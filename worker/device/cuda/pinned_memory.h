@@ -1,7 +1,7 @@
-// Pinned host memory of a GPU, of which the largest block is kept when it is returned.
+// Pinned host memory for a GPU. The largest returned block is kept for reuse.
 //
-// Pinning takes about a second for each 4 GiB, and offload's host arena is tens of GiB: a recovery, which makes the
-// arena anew with the same size, would wait for longer than for everything else it does.
+// Pinning takes about a second for each 4 GiB, and offload's host arena is tens of GiB: for a recovery, which reserves
+// an arena of the same size again, pinning would take longer than everything else it does.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_PINNED_MEMORY_H_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_PINNED_MEMORY_H_
 
@@ -22,11 +22,11 @@ class PinnedMemory {
   PinnedMemory(const PinnedMemory&) = delete;
   PinnedMemory& operator=(const PinnedMemory&) = delete;
 
-  // `bytes` > 0, with any contents. The kept block is taken if it has this size, and freed first if what is asked for
-  // may replace it: if it is a quarter of it or more, or does not fit beside it. ResourceExhausted, naming the size,
-  // when the host cannot pin it.
+  // `bytes` (> 0) of memory with any contents. Returns the kept block if it has this size. Otherwise frees the kept
+  // block first if `bytes` is at least a quarter of its size, or if both do not fit. ResourceExhausted, naming the
+  // size, when the host cannot pin `bytes`.
   absl::StatusOr<std::byte*> Take(int64_t bytes);
-  // Takes back what Take gave. One block is kept, the largest.
+  // Takes back a block that Take returned. Keeps the larger of it and the kept block, and frees the other.
   void Return(std::byte* data, int64_t bytes);
 
  private:

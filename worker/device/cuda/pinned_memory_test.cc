@@ -1,4 +1,4 @@
-// The largest block is kept, and never in the way.
+// The largest block is kept, and never keeps another from being pinned.
 #include "worker/device/cuda/pinned_memory.h"
 
 #include "gtest/gtest.h"
@@ -45,7 +45,7 @@ TEST_F(PinnedMemoryTest, WhatIsKeptIsNotMissing) {
   emulation::SetMachine({.pinned_bytes = kArena + kStaging});
   PinnedMemory memory(0);
   memory.Return(memory.Take(kArena).value(), kArena);
-  std::byte* const other = memory.Take(kArena / 8).value();  // there is no room beside it
+  std::byte* const other = memory.Take(kArena / 8).value();  // there is no room beside the kept block
   EXPECT_EQ(emulation::PinnedBytesHeld(), kArena / 8);
   EXPECT_EQ(memory.Take(2 * kArena).status().code(), absl::StatusCode::kResourceExhausted);
   memory.Return(other, kArena / 8);

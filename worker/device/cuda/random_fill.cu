@@ -1,7 +1,7 @@
 // FillNormal (ops.h) from random_normal.h's generator: one thread per block of four elements.
 //
-// The logarithm, sine and cosine are CUDA's, in double, and the result is rounded to fp32: usually the CPU's bits,
-// though no specification promises it.
+// The logarithm, sine and cosine are CUDA's, in double, and the result is rounded to fp32. It usually has the CPU's
+// bits, though no specification promises that.
 #include <algorithm>
 
 #include "base/units.h"
@@ -21,7 +21,7 @@ struct Range {
   int64_t first, count;
 };
 
-// `vector`: the range's whole blocks start at addresses aligned for them.
+// `vector` says that the range's whole blocks start at addresses aligned for vector stores.
 __global__ void __launch_bounds__(kFillThreads) FillNormalKernel(Range range, float deviation, bool vector, float* to) {
   const int64_t item = int64_t{blockIdx.x} * kFillThreads + threadIdx.x;
   const int64_t block = range.first / kBlockElements + item;

@@ -6,7 +6,7 @@
 
 namespace zerofleet::device::cuda {
 
-inline constexpr int kMostWarps = 32;  // of a block
+inline constexpr int kMostWarps = 32;  // per block
 
 // The sum over the warp, in every lane. Pairs are added as a tree, and a + b is b + a: all lanes get the same bits.
 template <typename T>
@@ -15,8 +15,8 @@ __device__ inline T WarpSum(T value) {
   return value;
 }
 
-// Replaces each of `values` by its sum over the block, in every thread. A one-dimensional block of whole warps; all its
-// threads must call.
+// Replaces each of `values` by its sum over the block, in every thread. The block is one-dimensional and of whole
+// warps; all its threads must call.
 template <int kValues, typename T>
 __device__ inline void BlockSum(T (&values)[kValues]) {
   __shared__ T of_warps[kValues][kMostWarps];

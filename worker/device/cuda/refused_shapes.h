@@ -1,4 +1,4 @@
-// Which shapes ran on the slower kernels, each noted once.
+// The shapes that ran on slower kernels, each noted once.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_REFUSED_SHAPES_H_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_REFUSED_SHAPES_H_
 

@@ -1,4 +1,4 @@
-// What the vendor's libraries refuse is told, once for each op and shape. In the emulation there is no cuDNN, and
+// What the vendor's libraries refuse is reported once for each op and shape. The emulation has no cuDNN, and its
 // cuBLASLt has epilogues or not as the test says.
 #include "worker/device/cuda/refused_shapes.h"
 

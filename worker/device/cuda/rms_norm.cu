@@ -1,11 +1,11 @@
 // RMS norm (llama_ops.h; Zhang and Sennrich 2019) of whole rows, or of the heads in them: one block per row or head for
 // the activations; for gamma's gradient, sums down the columns in two phases.
 //
-// Legend: M tokens, C columns. A row of queries, keys and values has H + 2G heads, of which the H + G first are normed.
+// Legend: M tokens, C columns. A row of queries, keys and values has H + 2G heads, of which the first H + G are normed.
 //
-// Estimate, forward in bf16: x read twice, the second time from the L2 cache, and y written, 4 bytes per element: M =
-// 16384, C = 4096 are 0.27 GB, 60 us on an H200. Of heads of 128 elements a block is one warp, and 16 blocks to a
-// multiprocessor keep 4 KiB in flight each.
+// Estimate, forward in bf16: x is read twice, the second time from the L2 cache, and y written, 4 bytes of traffic per
+// element: M = 16384, C = 4096 are 0.27 GB, 60 us on an H200. For heads of 128 elements a block is one warp, and 16
+// blocks per multiprocessor keep 4 KiB in flight each.
 #include <cmath>
 
 #include "worker/device/cuda/column_sums.cuh"
@@ -18,17 +18,17 @@
 namespace zerofleet::device::cuda {
 namespace {
 
-// Where the rows of a norm lie: `heads` of each token, from head `first` on, each of `size` elements.
+// The rows of a norm: `heads` heads of each token, from head `first` on, each of `size` elements.
 struct NormRows {
   int64_t tokens, heads, first, size;
-  int64_t columns;  // of a token
+  int64_t columns;  // elements per token
 
-  // The place of a row's first element, and that of its statistic in (heads,tokens).
+  // The index of a row's first element, and that of its statistic in (heads,tokens).
   __device__ int64_t At(int64_t row) const { return row / heads * columns + (first + row % heads) * size; }
   __device__ int64_t Statistic(int64_t row) const { return (first + row % heads) * tokens + row / heads; }
 };
 
-// Which gammas a head has, and whether it is normed at all.
+// Which gammas a head uses, and whether it is normed at all.
 struct NormedHeads {
   int64_t first, second;  // heads with the first gammas, then heads with the second; others are copied
 };
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kMostRowThreads)
       normal[lane] *= rstd;
     }
   };
-  float sum = 0;  // past the row's end g is 0
+  float sum = 0;  // g is 0 past the row's end
   ForRow<T>(c, [&](int64_t i, int64_t left) {
     load(i, left);
     for (int lane = 0; lane < kLanes; ++lane) sum = std::fmaf(g[lane], normal[lane], sum);
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(kMostRowThreads)
   });
 }
 
-// A column's share of dgamma.
+// What a row adds to dgamma, for AddColumnSums.
 template <typename T, bool kWhole>
 struct RmsNormColumns {
   NormRows rows;
@@ -168,7 +168,7 @@ void CudaOps::HeadNormForward(Stream& stream, const HeadNormForwardArguments& p)
   });
 }
 
-// The gammas' gradients first, while dy is what came in.
+// Computes the gammas' gradients first, before dy is overwritten.
 void CudaOps::HeadNormBackward(Stream& stream, const HeadNormBackwardArguments& p) {
   constexpr const char* kOp = "HeadNormBackward";
   const int64_t size = p.head_size, row_columns = (p.heads + 2 * p.kv_heads) * size;

@@ -1,4 +1,4 @@
-// Rows of a matrix by blocks: a group of neighbouring elements per thread at a time.
+// Rows of a matrix, each processed by a block: a thread takes a group of neighbouring elements at a time.
 //
 // What a thread adds up, and in which order, follows from the number of columns alone: alignment decides only how a
 // group of lanes is loaded (vector.cuh), so a row may be anywhere in a flat vector.
@@ -18,7 +18,7 @@ namespace zerofleet::device::cuda {
 
 inline constexpr int kMostRowThreads = 512;
 
-// 16 bytes of a row.
+// Elements per group: 16 bytes of a row.
 template <typename T>
 inline constexpr int kRowLanes = 16 / static_cast<int>(sizeof(T));
 
@@ -35,7 +35,7 @@ __device__ void ForRow(int64_t c, const Body& body) {
   for (int64_t i = int64_t{threadIdx.x} * kRowLanes<T>; i < c; i += int64_t{blockDim.x} * kRowLanes<T>) body(i, c - i);
 }
 
-// A matrix with rows of C elements, or one such row. kWhole: every group of every row is whole and aligned, for all
+// A matrix with rows of C elements, or one such row. With kWhole every group of every row is whole and aligned, for all
 // matrices of a launch, so that no load waits for a branch.
 template <typename T, bool kWhole>
 struct Rows {
@@ -61,7 +61,7 @@ struct Rows {
   }
 };
 
-// Calls body with true_type as its argument where all `tensors` are whole.
+// Calls body(true_type) if Rows::IsWhole holds for all `tensors`, else body(false_type).
 template <typename T, typename Body>
 void WithWhole(std::initializer_list<Tensor> tensors, int64_t c, const Body& body) {
   const bool whole = std::all_of(tensors.begin(), tensors.end(),

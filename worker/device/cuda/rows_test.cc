@@ -60,7 +60,8 @@ Norm NormInDouble(int64_t m, int64_t c, const Vector& x, const Vector& gamma, co
 
 class LayerNormTest : public KernelTest {
  protected:
-  // What it leaves in memory, bit by bit; also compares it with double. `skip` moves gamma, beta and their gradients.
+  // Runs forward and backward, compares the results with double, and returns their bytes. `skip` shifts the addresses
+  // of gamma, beta and their gradients.
   std::vector<std::vector<uint8_t>> Run(int64_t m, int64_t c, DType dtype, int64_t skip, int64_t row_skip) {
     const Vector x(device(), m * c, dtype, 1, row_skip), dy(device(), m * c, dtype, 2, row_skip);
     const Vector gamma(device(), c, dtype, 3, skip), beta(device(), c, dtype, 4, skip);
@@ -100,7 +101,7 @@ class LayerNormTest : public KernelTest {
 TEST_F(LayerNormTest, AnyWidthAndAlignmentGiveTheSameBits) {
   for (const DType dtype : kAllTypes) {
     for (const int64_t c : kWidths) {
-      if (dtype == DType::kF16 && c > 64) continue;  // as bf16
+      if (dtype == DType::kF16 && c > 64) continue;  // fp16 takes the same path as bf16
       const int64_t m = c > 250 ? 3 : 17;
       const auto aligned = Run(m, c, dtype, 0, 0);
       InEveryOrder([&] { return Run(m, c, dtype, 0, 0); });
@@ -110,7 +111,7 @@ TEST_F(LayerNormTest, AnyWidthAndAlignmentGiveTheSameBits) {
   }
 }
 
-// More rows than one chunk, and more than the chunks' fewest rows allow.
+// Fewer rows than a chunk, several chunks, and so many rows that chunks grow beyond kFewestChunkRows.
 TEST_F(LayerNormTest, ManyRowsAreAddedInOneOrder) {
   for (const int64_t m : {1, 64, 65, 200}) {
     InEveryOrder([&] { return Run(m, 33, DType::kF32, 0, 0); });
@@ -169,13 +170,13 @@ void EmbeddingTest::Run(int64_t batch, int64_t time, int64_t c, int64_t vocab, D
 TEST_F(EmbeddingTest, EveryWidth) {
   for (const DType dtype : kAllTypes) {
     for (const int64_t c : kWidths) {
-      if (dtype == DType::kF16 && c > 64) continue;  // as bf16
+      if (dtype == DType::kF16 && c > 64) continue;  // fp16 takes the same path as bf16
       for (const int64_t skip : {0, 1}) Run(2, 5, c, 7, dtype, skip);
     }
   }
 }
 
-// Chains across blocks of the search and across its tiles.
+// Chains of equal tokens that cross the search's blocks and tiles.
 TEST_F(EmbeddingTest, LongSequences) {
   Run(1, 1, 4, 1, DType::kF32, 0);
   Run(3, 257, 4, 300, DType::kBF16, 0);

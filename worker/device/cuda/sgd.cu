@@ -1,7 +1,8 @@
 // SGD with momentum (ops.h).
 //
-// Estimate: 8 bytes of state in and 8 out, 2 of gradient in and 2 of parameter out per element in bf16: 20 bytes.
-// 124.4M parameters over an H200's 4.8 TB/s are 0.52 ms; the goal is AdamW's, 0.90 of the rate of a plain copy.
+// Estimate: per element in bf16, 8 bytes of state are read and 8 written, 2 of gradient read and 2 of parameter
+// written: 20 bytes. 124.4M parameters over an H200's 4.8 TB/s are 0.52 ms; the goal is the same as AdamW's, 0.90 of
+// the rate of a plain copy.
 #include "worker/device/cuda/cuda_ops.h"
 #include "worker/device/cuda/update.cuh"
 

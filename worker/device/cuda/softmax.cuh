@@ -1,4 +1,4 @@
-// The softmax of a row of logits, one block per row: of all the vocabulary (cross_entropy.cu) or a part
+// The softmax of a row of logits, one block per row: over the whole vocabulary (cross_entropy.cu) or a part of it
 // (vocabulary.cu).
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_SOFTMAX_CUH_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_SOFTMAX_CUH_
@@ -14,19 +14,20 @@
 
 namespace zerofleet::device::cuda {
 
-// Rows of logits are padded to a multiple of so many elements, since vocabularies are odd and products run at full rate
-// on aligned rows only.
+// Elements per row of logits, padding included: a multiple of kStrideUnit, since vocabulary sizes are odd and products
+// run at full rate on aligned rows only.
 inline int64_t LogitsStride(int64_t vocab) {
   constexpr int64_t kStrideUnit = 64;
   return RoundUp(vocab, kStrideUnit);
 }
 
-// Where the gradient in a narrower type begins in the scratch of a part of the vocabulary, behind the logits.
+// The offset in bytes, in the scratch for a part of the vocabulary, of the gradient in a type narrower than fp32:
+// behind the logits.
 inline int64_t PartGradientAt(int64_t rows, int64_t vocab) {
   return rows * LogitsStride(vocab) * static_cast<int64_t>(sizeof(float));
 }
 
-// As large as blocks get: the fewer rows at once, the more likely the second read hits the cache.
+// The largest block there is: with fewer rows in flight, the second read of a row is more likely to hit the cache.
 inline constexpr int kRowThreads = 1024;
 static_assert(kRowThreads / kWarp == kWarp, "one lane for each warp of the block");
 
@@ -36,13 +37,14 @@ inline constexpr int kLogitLanes = 16 / static_cast<int>(sizeof(T));
 
 __device__ inline float Exp(float x) { return element::FloatMath::Exp(x); }
 
-// `sum` of exp(logit - maximum) over some logits. The maximum of none is the lowest finite float, not an infinity,
-// whose difference with itself would be a NaN. A NaN among the logits leaves the maximum alone and makes the sum NaN.
+// `sum` is the sum of exp(logit - maximum) over some logits. With no logits the maximum is the lowest finite float and
+// not -infinity, whose difference with itself would be a NaN. A NaN among the logits leaves the maximum alone and makes
+// the sum NaN.
 struct MaximumAndSum {
   float maximum = -FLT_MAX, sum = 0;
 };
 
-// The same bits in either order of arguments, so that all lanes of a warp agree.
+// Combines two of them. Gives the same bits in either order of arguments, so that all lanes of a warp agree.
 __device__ inline MaximumAndSum Together(const MaximumAndSum& a, const MaximumAndSum& b) {
   const bool a_larger = a.maximum > b.maximum;
   const MaximumAndSum &larger = a_larger ? a : b, &smaller = a_larger ? b : a;

@@ -1,5 +1,5 @@
-// The step's own numbers (ops.h), by step_control.h's functions on one thread: they stay on the device, and the host
-// need not wait.
+// The step's own numbers (ops.h), computed by step_control.h's functions on one thread. They stay on the device, so
+// that the host need not wait.
 #include "worker/device/cuda/cuda_ops.h"
 #include "worker/device/cuda/launch.cuh"
 #include "worker/device/step_control.h"

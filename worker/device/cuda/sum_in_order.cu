@@ -1,8 +1,8 @@
 // See sum_in_order.h.
 //
-// One pass whatever the number of ranks: an fp32 sum stored between launches would need its own memory, and `to` cannot
-// serve, since it may be narrower, or an input. So all pointers are passed as kernel parameters, in the smallest of a
-// few sizes, since a launch copies them.
+// One pass, whatever the number of ranks: an fp32 sum between several launches would need memory of its own, as `to`
+// may be narrower, or an input. So all pointers are kernel parameters, in the smallest of a few arrays that fits, since
+// a launch copies them.
 #include <algorithm>
 
 #include "base/check.h"

@@ -13,7 +13,7 @@
 namespace zerofleet::device::cuda {
 namespace {
 
-// Left to right in fp32, one rounding: the definition.
+// The definition: left to right in fp32, then one rounding.
 std::vector<float> InOrder(const std::vector<TestTensor>& ranks, DType to_dtype) {
   TestTensor rounded(1, ranks[0].count(), to_dtype, 0);
   for (int64_t i = 0; i < ranks[0].count(); ++i) {
@@ -84,7 +84,7 @@ TEST_F(SumInOrderTest, NothingIsNothing) {
   Sum(ranks, {ranks[0].tensor().data, DType::kF32});
 }
 
-// Counts that end inside, at and past each of the launches that narrow in place.
+// Counts that end inside, at and past each launch that narrows in place.
 TEST_F(SumInOrderTest, TheResultMayTakeAnInputsPlace) {
   for (const int64_t count : {1, 1000, 8192, 8193, 16384, 16385}) {
     for (const DType dtype : kTestTypes) {

@@ -1,7 +1,7 @@
 // Matrices for the tests of this folder's products: reproducible values, any type, spare columns, chosen alignment.
 //
-// In the emulation device memory is the host's, so a test reads and writes it in place and a sanitizer checks its exact
-// bounds.
+// In the emulation device memory is the host's, so a test reads and writes it in place, and a sanitizer checks its
+// exact bounds.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_TEST_TENSOR_H_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_TEST_TENSOR_H_
 
@@ -72,7 +72,7 @@ class TestTensor {
   std::unique_ptr<std::byte, Free> memory_;
 };
 
-// The tolerance for a result of this type and about this magnitude, compared with double.
+// The tolerance for comparing a result of this type with `want`, computed in double.
 inline double Tolerance(DType dtype, double want) {
   const double magnitude = 1 + (want < 0 ? -want : want);
   return magnitude * (dtype == DType::kF32 ? 2e-5 : dtype == DType::kF16 ? 0x1p-10 : 0x1p-7);

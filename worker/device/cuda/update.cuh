@@ -1,7 +1,7 @@
 // An optimizer's update (ops.h) over any number of segments, kMostSegments of them per launch.
 //
 // A rule is a struct of static functions, with kVectors fp32 state vectors beside the master weights:
-//   static constexpr const char* kName;  // of the op
+//   static constexpr const char* kName;  // the op's name
 //   static auto Make(const UpdateFactors&, bool decay);  // what every element of a segment needs
 //   static float Update(made, float gradient, float weight, float (&states)[kVectors]);  // returns the new weight
 // To add an optimizer, write its rule beside its op, as adamw.cu does.
@@ -24,13 +24,13 @@ inline constexpr int kUpdateLanes = 4;
 inline constexpr int kMostSegments = 32;
 
 struct UpdateSegment {
-  int64_t first_item;  // of this segment, among the launch's items
+  int64_t first_item;  // this segment's first, among the launch's items
   int64_t offset;
   Split split;
   bool decay, vector_gradient, vector_parameter, vector_states;
 };
 
-// A launch's segments, passed as kernel parameters: no memory to copy them to, no copy to wait for.
+// A launch's segments, passed as kernel parameters, which need no device memory and no copy.
 struct UpdateSegments {
   int count = 0;
   int64_t items = 0;
@@ -109,7 +109,7 @@ void LaunchTypedUpdate(Stream& stream, std::span<const DecaySegment> segments, c
   }
 }
 
-// `vectors` in the order of the rule's states; parameter.data may be `master`.
+// `vectors` are in the order of the rule's states; parameter.data may be `master`.
 template <typename Rule>
 void LaunchUpdate(Stream& stream, std::span<const DecaySegment> segments, const StepControl* control, Tensor gradient,
                   float* master, const std::array<float*, Rule::kVectors>& vectors, Tensor parameter) {

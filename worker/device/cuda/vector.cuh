@@ -19,8 +19,8 @@
 
 namespace zerofleet::device::cuda {
 
-// ToFloat and FromFloat as kernels should call them: by the GPU's own instructions, where it has any. They round as
-// dtype.h does; only the bits of a NaN may differ.
+// What kernels call instead of ToFloat and FromFloat: conversions by the GPU's own instructions, where it has any. They
+// round as dtype.h does; only the bits of a NaN may differ.
 template <typename T>
 __device__ inline float Widen(T value) {
   return ToFloat(value);
@@ -48,7 +48,7 @@ __device__ inline BF16 Narrow<BF16>(float value) {
 }
 #endif
 
-// Raw bits in transit: what one load or store instruction moves. May alias any type's memory.
+// The bits that one load or store instruction moves. May alias any type's memory.
 struct __attribute__((aligned(16), may_alias)) Bits16 {
   uint32_t x, y, z, w;
 };
@@ -57,7 +57,7 @@ struct __attribute__((aligned(8), may_alias)) Bits8 {
 };
 
 // One store instruction. nvcc splits a plain copy of such a struct into four stores of four bytes that are 16 bytes
-// apart from thread to thread; the intrinsic keeps it whole, as `nvcc -ptx` shows.
+// apart from thread to thread; the intrinsic keeps the store whole, as `nvcc -ptx` shows.
 template <typename Bits>
 __device__ inline void StoreWhole(const Bits& bits, Bits* to) {
 #ifdef __CUDA_ARCH__
@@ -103,8 +103,8 @@ struct Lanes {
   }
 };
 
-// The `count` elements at `from`, at most kLanes of them; the other lanes hold `padding`. `vector` says that whole
-// groups are aligned.
+// Loads `count` elements from `from`, at most kLanes; the other lanes hold `padding`. `vector` says that whole groups
+// are aligned.
 template <int kLanes, typename T>
 __device__ inline void LoadLanes(const T* from, bool vector, int64_t count, float (&lanes)[kLanes],
                                  float padding = 0.0f) {

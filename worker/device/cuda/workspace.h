@@ -1,6 +1,6 @@
 // Device memory that the ops share between launches: fixed reservations (constant-size buffers, ZeRO §6.2).
 //
-// Two parts that never overlap: what cuBLASLt and cuDNN ask for, and partial sums of the kernels. The next op
+// Two parts that never overlap: workspace for cuBLASLt and cuDNN, and partial sums of our kernels. The next op
 // overwrites what an op leaves there.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_WORKSPACE_H_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_WORKSPACE_H_
@@ -17,7 +17,7 @@ inline constexpr int64_t kPartialBytes = int64_t{32} << 20;
 
 class Workspace {
  public:
-  // Allocates on the current GPU.
+  // Allocates both parts on the current GPU.
   static absl::StatusOr<Workspace> Create();
   Workspace(Workspace&& other) noexcept;
   Workspace& operator=(Workspace&&) = delete;

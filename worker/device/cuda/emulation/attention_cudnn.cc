@@ -1,4 +1,4 @@
-// attention_cudnn.h in a build without cuDNN: the tiled kernels take every shape.
+// attention_cudnn.h in a build without cuDNN, where the tiled kernels are used for every shape.
 #include "worker/device/cuda/attention_cudnn.h"
 
 namespace zerofleet::device::cuda {

@@ -1,11 +1,11 @@
 // The functions of cuBLASLt that matmul.cc calls, on the host, as the library documents them (cublasLt.h and its
 // guide).
 //
-// Stricter than the library where that finds mistakes: an algorithm runs only the problem it was requested for, or one
-// that it was checked for and that differs in m and n alone, with pointers at least as aligned as stated; sizes of
-// attributes must be exact; outputs may not overlap inputs, except D on C. How it cuts K depends on m and n of what it
-// was requested for, so that another algorithm gives other bits. Features this program does not use (batches, orders
-// other than column-major, scales, integer types) are refused.
+// It is stricter than the library where that finds mistakes. An algorithm runs only the problem that it was requested
+// for, or one that differs only in m and n and that it was checked for, with pointers at least as aligned as stated.
+// Sizes of attributes must be exact. Outputs may not overlap inputs, except D on C. How an algorithm cuts K depends on
+// m and n of the problem that it was requested for, so that a different algorithm gives different bits. Features that
+// Zerofleet does not use (batches, orders other than column-major, scales, integer types) are refused.
 #include "worker/device/cuda/emulation/cublaslt.h"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ CublasLt& cublaslt() {
 namespace {
 
 constexpr uint32_t kOperation = 0x6f706572, kLayout = 0x6c61796f, kPreference = 0x70726566, kAlgorithm = 0x616c676f;
-// The widest accesses an algorithm makes, and the alignment epilogues require of their matrix.
+// The width of an algorithm's widest accesses, and the unit that epilogues require of aux's stride.
 constexpr uint32_t kVectorBytes = 16;
 constexpr int64_t kAuxStrideUnit = 8;
 constexpr uint64_t kWorkspaceBytes = 4096, kWorkspaceAlignment = 256;
@@ -62,7 +62,7 @@ struct Algorithm {
   uint32_t alignments[6];  // A, B, C, D, bias, aux
   uint64_t workspace_bytes;
   uint64_t problem;
-  int64_t depth;  // additions in a chain
+  int64_t depth;  // length of a chain of additions
 };
 
 struct Element {
@@ -93,7 +93,7 @@ State* Make(Opaque* opaque, size_t size) {
   return opaque == nullptr || size < sizeof(State) ? nullptr : new (opaque) State();
 }
 
-// Null if it was never initialised, or was initialised as another type.
+// The state in `opaque`; null if it was never initialised, or was initialised as another type.
 template <typename State, typename Opaque>
 State* In(Opaque* opaque, uint32_t magic) {
   State* const state = reinterpret_cast<State*>(const_cast<std::remove_const_t<Opaque>*>(opaque));
@@ -107,10 +107,10 @@ cublasStatus_t Assign(T& to, const void* value, size_t bytes) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-// Short chains of fp32 additions, as in a GPU's tiles.
+// Algorithms add in short chains of fp32 additions, as a GPU's tiles do.
 constexpr int64_t kLeastDepth = 8, kDepths = 5;
 
-// What a call describes; the operation is null if any of its descriptors is not what it should be.
+// The product that a call describes; `operation` is null if any descriptor is not of the right kind.
 struct Problem {
   const Operation* operation;
   const Layout *a, *b, *c, *d;
@@ -144,7 +144,7 @@ struct Problem {
   }
 };
 
-// A copy of a problem that owns what it points to.
+// A copy of a problem that owns the descriptors.
 class HeldProblem {
  public:
   explicit HeldProblem(const Problem& p) : operation_(*p.operation), a_(*p.a), b_(*p.b), c_(*p.c), d_(*p.d) {}
@@ -165,7 +165,7 @@ bool KnownEpilogue(uint32_t epilogue) {
   return false;
 }
 
-// Rows and columns that do not fit together are INVALID_VALUE; what fits but no GPU offers is NOT_SUPPORTED.
+// INVALID_VALUE if rows and columns do not fit together; NOT_SUPPORTED for a valid product that no GPU offers.
 cublasStatus_t Examine(const Problem& p) {
   const auto rows = [](const Layout* at, int32_t op) { return op == CUBLAS_OP_N ? at->rows : at->columns; };
   const auto columns = [](const Layout* at, int32_t op) { return op == CUBLAS_OP_N ? at->columns : at->rows; };
@@ -207,7 +207,7 @@ double GeluSlope(double x) {
   return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
 }
 
-// op(matrix) as fp32, column after column.
+// op(matrix) in fp32, column after column.
 std::vector<float> Unpack(const Layout& layout, int32_t op, const void* data) {
   const Element from{TypeOf(layout.type), const_cast<void*>(data)};
   std::vector<float> to(layout.rows * layout.columns);
@@ -220,7 +220,8 @@ std::vector<float> Unpack(const Layout& layout, int32_t op, const void* data) {
   return to;
 }
 
-// vector[i] = the sum over the line, for `count` lines `line_step` apart whose `length` elements are `step` apart.
+// vector[i] = the sum over line i, for `count` lines that are `line_step` apart and have `length` elements `step`
+// apart.
 void SumLines(const std::vector<float>& from, int64_t count, int64_t line_step, int64_t length, int64_t step,
               const Element& vector) {
   for (int64_t line = 0; line < count; ++line) {
@@ -230,7 +231,7 @@ void SumLines(const std::vector<float>& from, int64_t count, int64_t line_step, 
   }
 }
 
-// Takes one element from its sum to D.
+// Applies the epilogue to one element's sum; returns the element of D.
 float Finish(const Problem& p, float value, int64_t row, int64_t column) {
   const Operation& o = *p.operation;
   if (p.Has(CUBLASLT_EPILOGUE_BIAS)) value += Element{TypeOf(p.d->type), o.bias}.Load(row);
@@ -250,7 +251,7 @@ void Multiply(const Problem& p, int64_t depth, float alpha, const void* a_data, 
   const std::vector<float> a = Unpack(*p.a, o.transpose_a, a_data), b = Unpack(*p.b, o.transpose_b, b_data);
   const Element c{TypeOf(p.c->type), const_cast<void*>(c_data)}, d{TypeOf(p.d->type), d_data};
   const Element bias{TypeOf(p.d->type), o.bias};
-  std::vector<float> finished;  // of all columns, for the bias gradient
+  std::vector<float> finished;  // all columns' results, for the bias gradient
   std::vector<float> sums(m), partial(m);
   for (int64_t column = 0; column < n; ++column) {
     std::fill(sums.begin(), sums.end(), 0.0f);
@@ -264,7 +265,7 @@ void Multiply(const Problem& p, int64_t depth, float alpha, const void* a_data, 
       for (int64_t row = 0; row < m; ++row) sums[row] += partial[row];
     }
     for (int64_t row = 0; row < m; ++row) {
-      // Where beta is 0, C is not read, even if it is NaN.
+      // Where beta is 0, C is not read: it may hold NaN.
       const float addend = beta == 0 ? 0.0f : beta * c.Load(column * p.c->stride + row);
       sums[row] = Finish(p, alpha * sums[row] + addend, row, column);
       d.Store(column * p.d->stride + row, sums[row]);
@@ -386,7 +387,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   if (status != CUBLAS_STATUS_SUCCESS) return status;
   if (problem.fused() && !cublaslt().fused_epilogues) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (problem.uses_aux() && Alignment(problem.operation->aux) < kVectorBytes) return CUBLAS_STATUS_NOT_SUPPORTED;
-  // The sums of a split K's parts may neither depend on timing nor be rounded: the caller rules that out.
+  // With a split K, the parts' sums may neither depend on timing nor be rounded: callers must exclude these schemes.
   if ((asked->reductions & (CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE)) != 0) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }

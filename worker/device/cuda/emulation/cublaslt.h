@@ -9,18 +9,19 @@
 namespace zerofleet::device::cuda::emulation {
 
 struct CublasLt {
-  // When false: as on a GPU whose algorithms have no epilogue beyond the plain product.
+  // false: no algorithm has an epilogue beyond the plain product.
   bool fused_epilogues = true;
-  // What cublasLtCreate returns, and the next cublasLtMatmul, which then does nothing.
+  // `create` is what cublasLtCreate returns. `next_product` is what the next cublasLtMatmul returns; if it is an error,
+  // that call does nothing.
   cublasStatus_t create = CUBLAS_STATUS_SUCCESS;
   cublasStatus_t next_product = CUBLAS_STATUS_SUCCESS;
 
-  int64_t queries = 0;   // for an algorithm
-  int64_t products = 0;  // run
-  int64_t fused = 0;     // of these, with an epilogue
+  int64_t queries = 0;   // calls that look for an algorithm
+  int64_t products = 0;  // products run
+  int64_t fused = 0;     // products run with an epilogue
 };
 
-// The library's only state, for single-threaded tests. Assign {} to reset it.
+// The only state of this cuBLASLt, for single-threaded tests. Assign {} to reset it.
 CublasLt& cublaslt();
 
 }  // namespace zerofleet::device::cuda::emulation

@@ -1,6 +1,6 @@
 // An emulated GPU that computes with the CPU's ops, for tests of ordering by streams and events: memory, copies,
 // streams and events are the backend's own on the emulated runtime, and each op is one operation of its stream. A
-// model's step takes a hundredth of its time with kernels on fibers.
+// model's step takes a hundredth of the time that it takes with kernels on fibers.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_EMULATION_FAST_DEVICE_H_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_EMULATION_FAST_DEVICE_H_
 
@@ -187,9 +187,8 @@ class FastOps : public Ops, public VocabularyOps, public BandOps, public LlamaOp
   }
   double MeasureGemmPeak(DType dtype, int rounds) override { return cpu_->ops().MeasureGemmPeak(dtype, rounds); }
 
-  // Ops whose first call came while a collective was in flight on the same GPU, and those of the vendor's libraries
-  // whose first call with its shape did. A real GPU loads kernels at that moment, and the libraries choose theirs by
-  // the shape.
+  // How many ops had their first call while a collective was in flight on the same GPU. Ops of the vendor's libraries
+  // count per shape: the libraries choose kernels by the shape, and a real GPU loads a kernel at its first call.
   int loaded_beside_collectives() const { return loaded_beside_collectives_; }
 
  private:
@@ -197,7 +196,7 @@ class FastOps : public Ops, public VocabularyOps, public BandOps, public LlamaOp
     return {shape.batch, shape.time, shape.heads, shape.head_size, shape.kv_heads};
   }
 
-  // `shape` is that of an op whose kernel a library chooses.
+  // `shape` is set for ops whose kernel a vendor's library chooses.
   void Add(Stream& stream, std::function<void(Ops&, Stream&)> op, std::vector<int64_t> shape = {}) {
     const bool is_first = loaded_.insert({op.target_type().hash_code(), std::move(shape)}).second;
     if (is_first && CollectivesInFlight(static_cast<CudaStream&>(stream).handle()) > 0) ++loaded_beside_collectives_;

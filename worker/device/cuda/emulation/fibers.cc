@@ -35,14 +35,14 @@ ThreadOrder OrderOfEnvironment() {
                                : ThreadOrder::kForward;
 }
 
-// A stack that threads of the block run on, one at a time. A thread that waits midway keeps its stack.
+// A stack on which threads of the block run, one at a time. A thread that waits midway keeps its stack.
 struct Fiber {
   Context context;
   int thread = -1;
-  uint64_t result = 0;  // of an exchange
+  uint64_t result = 0;  // an exchange's
 };
 
-// What the lanes of a warp have contributed to the exchange in progress.
+// The values that the lanes of a warp have contributed to the exchange in progress.
 struct Exchange {
   int arrived = 0, lanes = 0, line = 0;
   std::array<uint64_t, kWarp> values = {};
@@ -51,7 +51,7 @@ struct Exchange {
 
 enum class Whereabouts : uint8_t { kNotStarted, kRunning, kAtBarrier, kExchanging, kEnded };
 
-// The threads of one block at a time, on one host thread.
+// Runs the threads of one block at a time, on one host thread.
 class Scheduler {
  public:
   ~Scheduler() {
@@ -105,7 +105,8 @@ class Scheduler {
   std::byte* shared_ = nullptr;
 };
 
-// On the heap: thread-local storage takes space on every thread's stack, and some libraries' threads have small stacks.
+// The scheduler is on the heap: thread-local storage takes space on every thread's stack, and some libraries' threads
+// have small stacks.
 Scheduler& ThisThread() {
   static thread_local const auto scheduler = std::make_unique<Scheduler>();
   return *scheduler;
@@ -234,8 +235,8 @@ void Scheduler::RunGrid(const char* op, dim3 grid, dim3 block, size_t shared_byt
   Require(shared_bytes <= kMostSharedBytes, "more than 227 KiB of dynamic shared memory");
   threads_ = static_cast<int>(threads);
   thread_order_ = Order(threads_);
-  // 16 bytes past a multiple of 32, which exposes code that needs more alignment than is promised, and not a byte more
-  // than requested.
+  // Shared memory begins 16 bytes past a multiple of 32, which exposes code that needs more alignment than is promised,
+  // and has not a byte more than requested.
   void* const shared_memory = ::operator new(16 + shared_bytes, std::align_val_t(32));
   shared_ = static_cast<std::byte*>(shared_memory) + 16;
   for (const int64_t index : Order(int64_t{grid.x} * grid.y * grid.z)) {
@@ -259,7 +260,7 @@ void Scheduler::Barrier(int line) {
     at_barrier_ = 0;
     for (int other = 0; other < threads_; ++other) Ready(waiting_[other]);
   }
-  Suspend();  // the last to arrive too: the order of threads decides which continues first
+  Suspend();  // also the last to arrive, since the order of threads decides which continues first
 }
 
 uint64_t Scheduler::ExchangeXor(uint64_t value, int lanes, int line) {

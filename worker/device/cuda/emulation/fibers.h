@@ -1,11 +1,12 @@
 // Runs the threads of a GPU block as fibers of the calling thread, for tests of the kernels' own source.
 //
 // Blocks run one after another. A fiber runs a thread's body until it waits at a barrier or in an exchange, and only
-// then is there a switch: a kernel without either is a plain loop over its threads. Each host thread has its own
+// then switches to another: a kernel without either runs as a plain loop over its threads. Each host thread has its own
 // fibers, so ranks that are threads may run grids concurrently.
 //
-// What is undefined on a GPU fails a CHECK that names the op and prints where each thread is: threads of a block at
-// different barriers, a thread that ends while others wait, lanes that exchange in different places or have ended.
+// Behaviour that is undefined on a GPU fails a CHECK that names the op and prints where each thread is: threads of a
+// block at different barriers, a thread that ends while others wait, lanes that exchange in different places or have
+// ended.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_EMULATION_FIBERS_H_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_EMULATION_FIBERS_H_
 
@@ -22,10 +23,10 @@ struct ThreadPlace {
   dim3 thread, block, block_size, grid_size;
 };
 
-// The order in which blocks, and threads between two waits, are run. A correct kernel gives the same bits in each; one
-// that lacks a barrier, or reads what another block writes, does not.
+// The order in which blocks are run, and threads between two waits. A correct kernel gives the same bits in every
+// order; one that lacks a barrier, or reads what another block writes, does not.
 enum class ThreadOrder { kForward, kBackward, kShuffled };
-// For the calling thread. Until it is called, the environment variable ZEROFLEET_EMULATION_ORDER decides: forward (the
+// Sets the calling thread's order. Until then the environment variable ZEROFLEET_EMULATION_ORDER decides: forward (the
 // default), backward or shuffled.
 void SetThreadOrder(ThreadOrder order);
 
@@ -33,7 +34,7 @@ void SetThreadOrder(ThreadOrder order);
 // CHECKs a GPU's limits: 1024 threads per block, 65535 blocks in y and z, 227 KiB of dynamic shared memory.
 void RunGrid(const char* op, dim3 grid, dim3 block, size_t shared_bytes, absl::FunctionRef<void()> thread_body);
 
-// Within RunGrid. `line` tells one barrier or exchange in the kernel's source from another.
+// The rest may be called only within RunGrid. `line` distinguishes barriers and exchanges in the kernel's source.
 const ThreadPlace& CurrentThread();
 void Barrier(int line);
 // The value of the thread of this warp whose lane is this thread's lane xor `lanes`. All 32 lanes take part.

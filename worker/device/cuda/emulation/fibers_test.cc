@@ -1,4 +1,4 @@
-// The emulated GPU block: order, barriers, exchanges, and that behaviour undefined on a GPU is refused.
+// The emulated GPU block: order, barriers, exchanges, and that behaviour which is undefined on a GPU fails.
 #include "worker/device/cuda/emulation/fibers.h"
 
 #include <cmath>
@@ -89,7 +89,7 @@ TEST_P(FibersTest, HostThreadsRunGridsAtTheSameTime) {
   std::vector<int64_t> sums(4);
   for (int host = 0; host < 4; ++host) {
     hosts.emplace_back([&sums, host] {
-      static thread_local int64_t shared[64];  // as a kernel's static __shared__
+      static thread_local int64_t shared[64];  // what a kernel's static __shared__ becomes
       RunGrid("op", dim3(20), dim3(64), 0, [&] {
         shared[Thread()] = host;
         Barrier(__LINE__);
@@ -102,7 +102,7 @@ TEST_P(FibersTest, HostThreadsRunGridsAtTheSameTime) {
   for (int host = 0; host < 4; ++host) EXPECT_EQ(sums[host], host * 20 * 64);
 }
 
-// A missing barrier gives different sums when threads run in another order: that is what the orders are for.
+// Without a barrier, sums differ when threads run in another order, which is the purpose of the orders.
 TEST(ThreadOrderTest, ShowsAMissingBarrier) {
   const auto sum = [](ThreadOrder order) {
     SetThreadOrder(order);

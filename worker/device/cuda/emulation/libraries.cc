@@ -1,4 +1,4 @@
-// The vendor's libraries are always available: their host versions are linked in.
+// Opening the vendor's libraries: cuBLASLt's and NCCL's host versions are linked in, and cuDNN is not emulated.
 #include "worker/device/cuda/libraries/vendor_library.h"
 
 namespace zerofleet::device::cuda {

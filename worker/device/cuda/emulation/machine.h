@@ -9,15 +9,15 @@
 
 namespace zerofleet::device::cuda::emulation {
 
-// Each byte of memory that has not been written: as floats of any width, NaN.
+// The value of each byte of memory that has not been written: read as floats of any width, it is NaN.
 inline constexpr int kPoison = 0xff;
 
 struct Machine {
   int driver_version = 13000;  // as cudaDriverGetVersion reports it; 0: no driver
   int gpus = 2;
   int64_t bytes_each = int64_t{4} << 30;     // enforced: no more than this can be allocated
-  int64_t pinned_bytes = int64_t{16} << 30;  // of host memory, for all GPUs; enforced too
-  std::string name = "Emulated H100";        // in datasheet.cc, so that no run has to measure a peak
+  int64_t pinned_bytes = int64_t{16} << 30;  // pinned host memory for all GPUs; enforced too
+  std::string name = "Emulated H100";        // datasheet.cc lists it, so that no run has to measure a peak
   int major = 9, minor = 0;
 };
 
@@ -26,10 +26,10 @@ cudaError_t MachineError();
 // Records an error for cudaGetLastError on this thread, and returns it.
 cudaError_t ReturnError(cudaError_t code);
 
-// From now on, for all threads. No memory of the previous machine may still be allocated.
+// Replaces the machine for all threads. No memory of the previous one may still be allocated.
 void SetMachine(Machine machine);
 
-// Bytes of device memory allocated, over all GPUs, and of pinned host memory.
+// Allocated bytes of device memory, over all GPUs, and of pinned host memory.
 int64_t DeviceBytesHeld();
 int64_t PinnedBytesHeld();
 

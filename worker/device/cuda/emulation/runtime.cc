@@ -1,10 +1,9 @@
 // The functions of the CUDA runtime that the backend calls, on host memory; see machine.h for the GPUs they report.
 //
 // Devices, memory and errors; streams and events are in streams.cc. Device memory is allocated on the host, never more
-// than the machine has; its start is NaN at first and again when it is freed; its bounds are known to ASan or kept by a
-// guard page. What the real functions refuse and callers could get wrong is refused here: work on a stream or event of
-// a GPU that is not current, freeing what was not allocated, setting memory that no GPU can reach, objects that do not
-// exist.
+// than the machine has. Its start is NaN at first and again when it is freed; ASan or a guard page checks its bounds.
+// Mistakes that the real functions refuse are refused here too: work on a stream or event of a GPU that is not current,
+// freeing what was not allocated, setting memory that no GPU can reach, objects that do not exist.
 //
 // To use another function of the runtime, add it here; the linker reports which is missing.
 #include <cuda_runtime_api.h>
@@ -38,14 +37,13 @@ struct Allocation {
 };
 constexpr int kHost = -1;
 
-// From here on memory is mapped, its end before a page that nobody may touch. AddressSanitizer writes down where every
-// byte of its own allocations is, which for the workspace of every rank's GPU takes longer than a step of a small
-// model.
+// Allocations from this size on are mapped, and end at a guard page. AddressSanitizer marks every byte of its own
+// allocations, which for the workspace of every rank's GPU takes longer than a step of a small model.
 constexpr size_t kMappedBytes = size_t{16} << 20;
 
 size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
-// Bytes from the beginning of a mapping to the data in it.
+// Bytes from the beginning of a mapping to its data.
 size_t BeforeMapped(size_t bytes) { return RoundUp(bytes, sysconf(_SC_PAGESIZE)) - RoundUp(bytes, kAlignment); }
 
 void* NewMemory(size_t bytes) {
@@ -96,7 +94,7 @@ class State {
     absl::MutexLock lock(&mutex_);
     const auto found = allocations_.find(reinterpret_cast<uintptr_t>(data));
     if (found == allocations_.end() || (found->second.device == kHost) != host) return false;
-    // Through a pointer that the compiler cannot see through, or it would drop the writes as dead before the release.
+    // Called through a volatile pointer; otherwise the compiler would drop the writes as dead before the release.
     static void* (*volatile const fill)(void*, int, size_t) = std::memset;
     fill(data, kPoison, std::min(found->second.bytes, kPoisonedBytes));
     DeleteMemory(data, found->second.bytes);
@@ -104,7 +102,7 @@ class State {
     return true;
   }
 
-  // The allocation that contains `at`, or null. Valid until it is freed.
+  // The allocation that contains `at`, or null. Valid until the allocation is freed.
   const Allocation* Find(const void* at) {
     absl::MutexLock lock(&mutex_);
     auto found = allocations_.upper_bound(reinterpret_cast<uintptr_t>(at));
@@ -326,5 +324,5 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stre
   return cudaSuccess;
 }
 
-// On device memory it returns before the work is done.
+// On device memory cudaMemset returns before the work is done.
 cudaError_t cudaMemset(void* to, int value, size_t bytes) { return cudaMemsetAsync(to, value, bytes, nullptr); }

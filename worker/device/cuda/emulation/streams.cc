@@ -30,10 +30,10 @@ struct Mark {
   double seconds = 0;
 };
 
-// One of the two is set.
+// An operation in a stream's queue: one of the two is set.
 struct QueuedOperation {
-  std::function<void()> work;      // runs without the lock, while its stream is busy
-  std::function<Progress()> step;  // runs under it
+  std::function<void()> work;      // called without the lock, while its stream is marked busy
+  std::function<Progress()> step;  // called under the lock
 };
 
 }  // namespace
@@ -50,14 +50,14 @@ struct CUstream_st {
 
 struct CUevent_st {
   int device;
-  std::shared_ptr<zerofleet::device::cuda::emulation::Mark> mark = nullptr;  // of the latest recording
+  std::shared_ptr<zerofleet::device::cuda::emulation::Mark> mark = nullptr;  // the latest recording
 };
 
 namespace zerofleet::device::cuda::emulation {
 namespace {
 
 constexpr absl::Duration kLook = absl::Milliseconds(100);
-// A wait in which nothing at all happens for this long would never end.
+// A wait is taken to be endless when nothing at all happens for this many looks.
 constexpr int kMostIdleLooks = 600;
 
 class StreamScheduler {
@@ -90,7 +90,7 @@ class StreamScheduler {
     return streams_.back();
   }
 
-  // What has been enqueued still runs.
+  // Destroys the stream once everything enqueued on it has run.
   void Destroy(cudaStream_t stream) {
     absl::MutexLock lock(&mutex_);
     stream->destroyed = true;
@@ -116,7 +116,7 @@ class StreamScheduler {
     stream->queue.push_back(std::move(operation));
     changed_.SignalAll();
     if (eager_) {
-      // Done when this returns, unless it waits for something; another thread may be at it.
+      // Runs until the stream is idle or blocked; another thread may be running its operation.
       while (!stream->idle()) {
         if (RunOne()) continue;
         if (!AnyBusy()) return;
@@ -146,7 +146,7 @@ class StreamScheduler {
     while (!reached()) {
       const bool idle = !RunOne() && changed_.WaitWithTimeout(&mutex_, kLook);
       if (!idle) idle_looks = 0;
-      ZF_CHECK(!idle || AnyBusy() || ++idle_looks < kMostIdleLooks);  // else it waits for work that was never enqueued
+      ZF_CHECK(!idle || AnyBusy() || ++idle_looks < kMostIdleLooks);  // else the wait would never end
     }
   }
 
@@ -162,7 +162,7 @@ class StreamScheduler {
     changed_.SignalAll();
   }
 
-  // The streams of one device, or all streams.
+  // Whether all streams of `device` are idle.
   bool Idle(int device) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return std::all_of(streams_.begin(), streams_.end(),
                        [&](cudaStream_t stream) { return stream->device != device || stream->idle(); });
@@ -182,8 +182,8 @@ class StreamScheduler {
     delete stream;
   }
 
-  // Runs the first operation that can run, of the first stream that has one. By seed, the order of streams is kept for
-  // a while and then changes: a stream may lag for a long time, or get far ahead of the others.
+  // Runs the first operation that can run, from the first stream that has one. By seed, the order of streams stays the
+  // same for a while and then changes: a stream may lag for a long time, or get far ahead of the others.
   bool RunOne() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (!eager_ && Chance(overtake_percent_)) std::shuffle(streams_.begin(), streams_.end(), random_);
     for (const cudaStream_t stream : streams_) {
@@ -210,7 +210,7 @@ class StreamScheduler {
 
   absl::Mutex mutex_;
   absl::CondVar changed_;
-  std::vector<cudaStream_t> streams_ ABSL_GUARDED_BY(mutex_);  // in the order in which they are tried
+  std::vector<cudaStream_t> streams_ ABSL_GUARDED_BY(mutex_);  // in the order in which RunOne tries them
   std::vector<std::pair<int, cudaStream_t>> defaults_ ABSL_GUARDED_BY(mutex_);
   bool eager_ ABSL_GUARDED_BY(mutex_) = true;
   std::mt19937_64 random_ ABSL_GUARDED_BY(mutex_);
@@ -303,8 +303,8 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   if (event == nullptr) return ReturnError(cudaErrorInvalidResourceHandle);
-  // Waits for the event's current recording: it may be recorded again before the stream gets here. If never
-  // recorded, does not wait.
+  // Waits for the event's current recording, since the event may be recorded again before the stream gets here. An
+  // event that was never recorded is not waited for.
   if (event->mark != nullptr) {
     EnqueueSteps(stream, [mark = event->mark] { return mark->reached ? Progress::kDone : Progress::kBlocked; });
   }

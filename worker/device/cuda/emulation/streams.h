@@ -3,12 +3,12 @@
 // An operation may run at any moment after those before it on its stream, and after the events that its stream waits
 // for; nothing else orders two streams, or a stream and the host. The scheduler chooses when it runs:
 //
-//   eagerly   as soon as it may, on the thread that enqueues it: the default, in which a missing event goes unnoticed
+//   eagerly   as soon as it may, on the thread that enqueues it. The default; a missing event goes unnoticed
 //   by seed   at a moment drawn from the seed, often as late as possible, with streams overtaking each other: a missing
 //             event or a missing wait of the host then changes the result for some seeds
 //
-// The host's calls drive it; it has no thread. A caller that enqueues, queries or waits may be made to run any stream's
-// operations, which is why operations must not call the runtime.
+// The scheduler has no thread; the host's calls drive it. A call that enqueues, queries or waits may run any stream's
+// operations, so operations must not call the runtime.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_EMULATION_STREAMS_H_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_EMULATION_STREAMS_H_
 
@@ -19,26 +19,27 @@
 
 namespace zerofleet::device::cuda::emulation {
 
-// For all threads. Until one is called, the environment variable ZEROFLEET_EMULATION_SEED gives the seed; eager if it
-// is not set. What is already enqueued stays.
+// Both apply to all threads, and keep what is already enqueued. Until one is called, ZEROFLEET_EMULATION_SEED in the
+// environment gives the seed; if it is not set, scheduling is eager.
 void ScheduleEagerly();
 void ScheduleBySeed(uint64_t seed);
 
-// `work` copies what it needs, and is called once.
+// `work` must hold copies of what it needs, and is called once.
 void Enqueue(cudaStream_t stream, std::function<void()> work);
 
 enum class Progress {
-  kBlocked,  // no progress is possible; called again once something else has happened
-  kSome,     // called again
+  kBlocked,  // no progress is possible; step is called again once something else has happened
+  kSome,     // step is called again
   kDone,
 };
-// For work that waits for something other than events, such as a peer: called until it is done, one call at a time.
+// For work that waits for something other than events, such as a peer. `step` is called until it returns kDone, one
+// call at a time.
 void EnqueueSteps(cudaStream_t stream, std::function<Progress()> step);
-// Collectives enqueued on streams of this stream's device and not done; `change` is 1 for one that starts, -1 for one
-// that ends.
+// Counts the collectives enqueued on this device's streams that are not done; `change` is 1 when one starts, -1 when
+// one ends.
 void CountCollective(cudaStream_t stream, int change);
 int CollectivesInFlight(cudaStream_t stream);
-// To be called when something happened outside the streams that a blocked operation may be waiting for.
+// To be called when something happens outside the streams for which a blocked operation may be waiting.
 void WakeStreams();
 // Runs everything that can run now.
 void DrainStreams();

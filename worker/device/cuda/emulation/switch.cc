@@ -80,8 +80,8 @@ void Context::Start(void (*entry)()) {
   sanitizer_fiber_ = __tsan_create_fiber(0);
 #endif
 #if defined(__x86_64__)
-  // What zf_fiber_jump pops: six registers and the address to return to. A function finds the stack 8 bytes past a
-  // multiple of 16, so the word above the address is the zero at which a debugger's backtrace ends.
+  // What zf_fiber_jump pops: six registers and the return address. On entry a function expects the stack pointer 8
+  // bytes past a multiple of 16; the zero above the return address ends a debugger's backtrace.
   uintptr_t* const top = reinterpret_cast<uintptr_t*>(bottom + kStackBytes);
   top[-1] = 0;
   top[-2] = reinterpret_cast<uintptr_t>(entry);
@@ -115,7 +115,7 @@ void Context::Jump(Context& to) {
 
 void Context::Entered([[maybe_unused]] Context& from) {
 #if defined(ZF_FIBERS_ADDRESS_SANITIZER)
-  // Only here does a thread's own context learn where its stack is.
+  // This tells a thread's own context where its stack is.
   __sanitizer_finish_switch_fiber(nullptr, &from.bottom_, &from.bytes_);
 #endif
 }

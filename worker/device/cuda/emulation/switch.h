@@ -1,6 +1,6 @@
 // Switching from one stack to another within a thread: what fibers are built on.
 //
-// Avoids ucontext's swapcontext where possible: it makes a system call each time to save a signal mask that never
+// Avoids ucontext's swapcontext where possible: it makes a system call each time, to save a signal mask that never
 // differs here, and costs a hundred times as much as saving six registers. Kernels that reduce switch millions of
 // times.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_EMULATION_SWITCH_H_
@@ -30,18 +30,18 @@
 
 namespace zerofleet::device::cuda::emulation {
 
-// A stack and where to continue on it. The sanitizers are told of every switch.
+// A stack, and where to continue on it. The sanitizers are notified of every switch.
 class Context {
  public:
-  Context();   // of the calling thread's own stack
-  ~Context();  // of a fiber: after its `entry` has called Leave
+  Context();   // for the calling thread's own stack
+  ~Context();  // for a fiber: only after its `entry` has called Leave
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
   // Gives this context its own stack, on which the first switch to it calls `entry`, which never returns.
   void Start(void (*entry)());
 
-  // Called first in `entry`; `from` is the context that switched to it.
+  // Must be the first call in `entry`; `from` is the context that switched to it.
   static void Entered(Context& from);
   // Continues in `to`; returns when something switches back to `from`.
   static void Change(Context& from, Context& to);

@@ -1,10 +1,10 @@
 // NVIDIA's shared libraries, opened when a GPU is first used rather than when the executable starts.
 //
-// Linked in the usual way, cuBLASLt, cuDNN and NCCL would cost every process, including a coordinator or a CPU worker,
-// 200 MiB and a tenth of a second, and an executable built with them would not start on a machine without them. So the
+// If linked in the usual way, cuBLASLt, cuDNN and NCCL would cost every process, including a coordinator or a CPU
+// worker, 200 MiB and a tenth of a second, and the executable would not start on a machine without them. So the
 // executable defines the few functions it calls itself, one file per library here; each passes the call on to the
 // library of the same name. A function that the library lacks, or whose library could not be opened, returns that
-// library's error code; Open says why in words.
+// library's error code; the Open functions say why in words.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_LIBRARIES_VENDOR_LIBRARY_H_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_LIBRARIES_VENDOR_LIBRARY_H_
 
@@ -22,7 +22,7 @@ absl::Status OpenNccl();
 
 class VendorLibrary {
  public:
-  // `file` as the loader looks for it: "libnccl.so.2".
+  // `file` is the name by which the loader finds the library: "libnccl.so.2".
   explicit VendorLibrary(const std::string& file);
 
   const absl::Status& status() const { return status_; }

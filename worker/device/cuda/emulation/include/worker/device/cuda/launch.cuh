@@ -1,4 +1,4 @@
-// launch.cuh for host threads: the same kernels, every GPU thread a fiber, blocks one after another.
+// launch.cuh for the host: the same kernels, with every GPU thread a fiber and blocks run one after another.
 //
 // Precedes the real one in the include path of the emulation build only (emulation/CMakeLists.txt). A barrier or a
 // shuffle switches to the block's next fiber until all have reached it; one that some fibers never reach fails a CHECK.
@@ -32,7 +32,7 @@ namespace zerofleet::device::cuda {
 
 inline constexpr int kWarp = 32;
 
-// The line is the caller's: one barrier or exchange in the source must not be taken for another.
+// `line` is the caller's line, so that one barrier or exchange in the source is not taken for another.
 inline void SyncThreads(int line = __builtin_LINE()) { emulation::Barrier(line); }
 
 template <typename T>
