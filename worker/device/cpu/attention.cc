@@ -1,9 +1,9 @@
 // Causal self-attention (ops.h) without a (T,T) matrix, after FlashAttention (Dao et al. 2022).
 //
-// One task is one head of one sequence; in the backward, the heads of queries that share one of keys and values. It
-// copies the head's queries, keys and values into fp32 scratch, then walks tiles of kRows queries; a tile sees the keys
-// up to its own last row, so its scores (kRows x keys) are all that is ever held, and the softmax of a row is done at
-// once. The backward rebuilds the probabilities from logsumexp.
+// One task is one head of one sequence; in the backward, all query heads that share a head of keys and values. A task
+// copies the head's queries, keys and values into fp32 scratch, then walks tiles of kRows queries. A tile sees the keys
+// up to its own last row, so no more than its scores (kRows x keys) are held at a time, and the softmax of a row is
+// computed at once. The backward computes the probabilities again from logsumexp.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -20,7 +20,7 @@ namespace {
 constexpr int64_t kRows = 64;         // queries per tile
 constexpr int64_t kAlignFloats = 16;  // scratch parts start on a cache line
 
-// One thread's part of the scratch, in floats. The last four serve the backward alone.
+// One thread's part of the scratch, in floats. Only the backward uses the last four.
 struct Scratch {
   float *q, *k, *v;       // (T,D)
   float *scores, *out;    // (kRows,T), (kRows,D)
@@ -28,7 +28,7 @@ struct Scratch {
   float *dscores, *dout;  // (kRows,T), (kRows,D)
 };
 
-// Floats from one part to the next: whole heads, and tiles.
+// Sizes of the parts in floats: a head's (T,D), a tile's scores, and a tile's rows.
 struct ScratchSizes {
   int64_t head, tile, rows;
   explicit ScratchSizes(const AttentionShape& s)
@@ -51,7 +51,7 @@ Scratch ScratchOf(const AttentionShape& shape, void* scratch, int thread) {
 
 Matrix Dense(float* data, int64_t stride, bool transposed = false) { return {{data, DType::kF32}, stride, transposed}; }
 
-// `rows` rows of D elements, `stride` apart, to contiguous fp32 and back.
+// These copy `rows` rows of D elements, `stride` apart, to contiguous fp32 and back.
 void Gather(int64_t rows, int64_t head_size, Tensor from, int64_t stride, float* to) {
   for (int64_t t = 0; t < rows; ++t) {
     kernels::Convert(head_size, from.Offset(t * stride), {to + t * head_size, DType::kF32});
@@ -63,7 +63,7 @@ void Scatter(int64_t rows, int64_t head_size, float* from, Tensor to, int64_t st
   }
 }
 
-// One head of one sequence: where it lies in the op's tensors.
+// One head of one sequence, and its place in the op's tensors.
 class Head {
  public:
   Head(const AttentionShape& of, int64_t in_sequence, int64_t number)
@@ -77,7 +77,7 @@ class Head {
   int64_t rows_at() const { return (sequence * shape.heads + head) * shape.time; }
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(shape.head_size)); }
 
-  // Where a row has its queries, and the keys and values of its group.
+  // Where a token's row holds this head's queries, and its group's keys and values.
   int64_t q_at() const { return At(head); }
   int64_t k_at() const { return At(shape.heads + group()); }
   int64_t v_at() const { return At(shape.heads + shape.kv_heads + group()); }
@@ -96,7 +96,7 @@ class Head {
   }
 };
 
-// scores(rows, keys) = q k^T, of the tile of queries that starts at `first`.
+// scores(rows, keys) = q k^T for the tile of queries that starts at `first`.
 absl::Status TileScores(const Head& head, const Scratch& s, int64_t first, int64_t rows, int64_t keys) {
   const int64_t d = head.shape.head_size;
   return SerialMatmul({.m = rows,
@@ -107,7 +107,7 @@ absl::Status TileScores(const Head& head, const Scratch& s, int64_t first, int64
                        .c = Dense(s.scores, keys)});
 }
 
-// The positions that the one `at` sees.
+// The positions that position `at` sees: first to end - 1.
 struct Seen {
   int64_t first, end;
 };
@@ -138,7 +138,8 @@ absl::Status ForwardHead(const Head& head, const Scratch& s, const AttentionForw
   return status;
 }
 
-// From scores and dp = dout v^T of a tile: scores becomes p, dscores its gradient, both 0 where a row sees nothing.
+// From a tile's scores and dp = dout v^T (in dscores): scores becomes p, dscores the scores' gradient; both are 0 at
+// positions that a row does not see.
 void TileGradient(const Head& head, const Scratch& s, int64_t first, int64_t rows, const float* logsumexp,
                   const int32_t* starts) {
   const int64_t d = head.shape.head_size, keys = first + rows;
@@ -186,7 +187,7 @@ absl::Status BackwardTile(const Head& head, const Scratch& s, int64_t first, int
   return status;
 }
 
-// The heads of queries that share one of keys and values, in their order.
+// Processes the query heads that share a head of keys and values, in their order.
 absl::Status BackwardGroup(const AttentionShape& shape, int64_t sequence, int64_t group, const Scratch& s,
                            const AttentionBackwardArguments& p) {
   const int64_t time = shape.time, d = shape.head_size, heads = shape.heads / shape.kv_heads;

@@ -1,9 +1,9 @@
 // Gradients of parameters in bands of rows (band_ops.h): the products of the other files, cut between their tiles.
 //
 // The embedding's gradient needs the logits' gradient, which is not kept. For a band of the vocabulary the tiles of the
-// logits that hold it are computed again, and what is kept of each token's softmax makes their gradient of them, with
-// the bits that it had. They lie where they lay, at the strides of the whole: which of its implementations oneDNN takes
-// for a product, and so its bits, depends on strides too.
+// logits that contain it are computed again, and what is kept of each token's softmax turns them into their gradient,
+// with the bits that it had. The tiles keep their places and the strides of the whole logits: which implementation
+// oneDNN uses for a product, and so its bits, depends on strides too.
 #include <algorithm>
 
 #include "base/units.h"
@@ -24,7 +24,7 @@ bool RoundsLogitsGradient(DType dtype) { return dtype == DType::kBF16 && HasBF16
 
 }  // namespace
 
-// By the types alone, the same for a linear layer's gradient and the output embedding's.
+// Follows from the types alone: the same for a linear layer's gradient and the output embedding's.
 int64_t CpuOps::BandRows(int64_t rows, DType dtype) const {
   return OutputTileOf({.m = rows,
                        .n = 1,
@@ -105,7 +105,7 @@ void CpuOps::EmbeddingBackwardBand(Stream&, const EmbeddingBackwardArguments& p,
   });
 }
 
-// In the order of the tokens, as EmbeddingBackward adds them up.
+// Adds in the order of the tokens, as EmbeddingBackward does.
 void CpuOps::PackedPositionsBand(const EmbeddingBackwardArguments& p, const RowBand& positions) {
   pool_.RunBlocks(p.c, kernels::kColumnBlock, [&](int64_t begin, int64_t end) {
     for (int64_t row = 0; row < p.batch * p.time; ++row) {

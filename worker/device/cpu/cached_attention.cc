@@ -1,5 +1,5 @@
 // Attention to a cache of keys and values (cache_ops.h). One task is one head of one new token: a product with the
-// keys, a softmax, a weighted sum of the values, all of which read the cache where it lies.
+// keys, a softmax, and a weighted sum of the values, which read the cache in place.
 #include <cmath>
 
 #include "base/check.h"
@@ -10,8 +10,8 @@
 namespace zerofleet::device {
 namespace {
 
-// Copies a head of each new token's keys or values, `section` heads from the beginning of its row, behind those of
-// earlier tokens.
+// Copies one head of each new token's keys or values, which is `section` heads from the beginning of the token's row,
+// behind those of earlier tokens.
 void AppendHead(const CachedAttentionArguments& p, int64_t section, Tensor to) {
   const int64_t d = p.shape.head_size;
   for (int64_t t = 0; t < p.shape.time; ++t) {
@@ -45,7 +45,7 @@ void CpuOps::CachedAttention(Stream&, const CachedAttentionArguments& p) {
     pool_.Run(s.kv_heads, append);
   }
   if (!p.out) return;
-  // One thread's share of the scratch has room for a tile of scores, of which this takes one row, and for heads.
+  // A thread's share of the scratch has room for a tile of scores, of which this uses one row, and for whole heads.
   const int64_t floats = RoundUp(p.capacity, 16) + RoundUp(s.head_size, 16);
   ZF_CHECK(pool_.threads() * floats * static_cast<int64_t>(sizeof(float)) <=
            AttentionScratchBytes({1, p.capacity, s.heads, s.head_size, s.kv_heads}));

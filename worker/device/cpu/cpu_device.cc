@@ -55,7 +55,7 @@ CpuDevice::CpuDevice(int threads) : pool_(threads), ops_(pool_) {
   const char* const folder = std::getenv(OpProfile::kVariable);
   if (folder == nullptr) return;
   absl::StatusOr<std::unique_ptr<OpProfile>> profile = OpProfile::Create(absl::StrCat(folder, "/", getpid()));
-  // Whoever reads it will miss it.
+  // Continues without a profile; its reader will find no file.
   if (!profile.ok()) return;
   profile_ = *std::move(profile);
   profiled_ = std::make_unique<ProfiledOps>(ops_, *profile_);
@@ -71,7 +71,7 @@ std::vector<Fact> CpuDevice::arithmetic() const {
                              {"oneDNN's instruction set", PrimitiveIsaName()},
                              {"oneDNN", PrimitiveVersion()},
                              {"C library", gnu_get_libc_version()}};
-  // Where the sets are pinned, different processors are meant to agree.
+  // With pinned instruction sets, different processors are meant to give the same bits.
   if (!IsIsaPinned()) facts.push_back({"processor", ModelName()});
   return facts;
 }
@@ -84,8 +84,8 @@ absl::StatusOr<std::unique_ptr<Reservation>> CpuDevice::Reserve(int64_t bytes) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the cpu device cannot reserve ", HumanBytes(bytes), ": ", std::strerror(errno)));
   }
-  // Fewer page faults and TLB misses in the large arenas; a kernel without huge pages may refuse, which costs speed
-  // only.
+  // Huge pages mean fewer page faults and TLB misses in the large arenas. A kernel without them may refuse, which costs
+  // only speed.
   if (bytes >= kHugePageBytes) madvise(data, static_cast<size_t>(bytes), MADV_HUGEPAGE);
   return std::make_unique<CpuReservation>(static_cast<std::byte*>(data), bytes);
 }

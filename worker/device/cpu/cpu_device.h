@@ -17,9 +17,9 @@ namespace zerofleet::device {
 
 class CpuDevice : public Device {
  public:
-  // Profiles its ops where the environment says so (profile/op_profile.h).
+  // Profiles its ops if OpProfile::kVariable is set in the environment (profile/op_profile.h).
   explicit CpuDevice(int threads);
-  int threads() const { return pool_.threads(); }  // perhaps fewer than asked for, see ThreadPool
+  int threads() const { return pool_.threads(); }  // may be fewer than requested, see ThreadPool
 
   std::string kind() const override { return "cpu"; }
   std::string description() const override;
@@ -41,7 +41,7 @@ class CpuDevice : public Device {
  private:
   ThreadPool pool_;
   CpuOps ops_;
-  std::unique_ptr<OpProfile> profile_;  // mostly null, as is the next
+  std::unique_ptr<OpProfile> profile_;  // both null unless ops are profiled
   std::unique_ptr<ProfiledOps> profiled_;
 };
 

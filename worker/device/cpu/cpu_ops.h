@@ -89,11 +89,11 @@ class CpuOps : public Ops, public VocabularyOps, public BandOps, public LlamaOps
   void DecideStep(Stream&, const ExactScalars* ranks, int64_t count, const StepRule& rule,
                   StepControl* control) override;
 
-  // Where bf16 has no instructions the arithmetic is fp32, and so is the peak that is measured for it.
+  // On a CPU without bf16 instructions bf16 is computed in fp32, and the peak measured for it is fp32's.
   double MeasureGemmPeak(DType dtype, int rounds) override;
 
  private:
-  // x w^T + bias, of more than one row.
+  // y = x w^T + bias, for more than one row of x.
   void ProductForward(Stream&, const LinearForwardArguments&);
 
   ThreadPool& pool_;

@@ -1,5 +1,5 @@
-// Streams and events of the CPU device: work runs synchronously on the caller's thread and the pool, so an event is
-// a time.
+// Streams and events of the CPU device: work runs synchronously on the caller's thread and the pool, so an event only
+// holds a time.
 #ifndef ZEROFLEET_WORKER_DEVICE_CPU_CPU_STREAM_H_
 #define ZEROFLEET_WORKER_DEVICE_CPU_CPU_STREAM_H_
 
@@ -15,7 +15,7 @@
 
 namespace zerofleet::device {
 
-// Already reached when it is created.
+// Has been reached when it is created.
 class CpuEvent : public Event {
  public:
   absl::StatusOr<bool> Reached() const override { return true; }

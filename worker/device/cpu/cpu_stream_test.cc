@@ -1,4 +1,4 @@
-// A stream keeps the first failure and gives it once.
+// A stream keeps the first failure and returns it once.
 #include "worker/device/cpu/cpu_stream.h"
 
 #include "gtest/gtest.h"

@@ -1,7 +1,7 @@
 // Output head with softmax cross-entropy (ops.h), a chunk of tokens at a time.
 //
-// For each chunk: logits = x w^T, the rows' losses, dlogits in the logits' place, then dx and dw from it. Where matmuls
-// have bf16 instructions, dlogits is also rounded to bf16 for them.
+// For each chunk: logits = x w^T, the rows' losses, dlogits in the logits' place, then dx and dw from dlogits. Where
+// matmuls use bf16 instructions, dlogits is also rounded to bf16 for them.
 #include <algorithm>
 
 #include "base/units.h"
@@ -16,7 +16,7 @@
 namespace zerofleet::device {
 namespace {
 
-// How the scratch is cut: losses (M doubles), logits (rows,V) fp32, rounded dlogits (rows,V) bf16 or nothing.
+// The layout of the scratch: losses (M doubles), logits (rows,V) fp32, and, if `rounded`, dlogits (rows,V) bf16.
 struct Plan {
   int64_t rows;  // tokens per chunk
   int64_t logits_at, rounded_at, bytes;
@@ -31,9 +31,9 @@ struct Plan {
   }
 };
 
-// What a row's loss and, with `gradient`, its gradient become with `terms`: `logits` hold scale * (softmax -
-// onehot(target)) then, of which `target_logit` and `sum` of all were the logits. With a log denominator d of softmax
-// p: the gradient is scale * (p (1 + 2 z d) - (1 - smoothing) onehot - smoothing / V).
+// Adds `terms` to a row's `loss`, which is returned, and with `gradient` to the gradient scale * (softmax -
+// onehot(target)) in `logits`. `target_logit` is the target's logit, `sum` the sum of all logits. With d the log of the
+// denominator of the softmax p, the gradient becomes scale * (p (1 + 2 z d) - (1 - smoothing) onehot - smoothing / V).
 double AddTerms(const LossTerms& terms, int64_t vocab, int64_t target, double target_logit, double sum, double loss,
                 bool gradient, float scale, float* logits) {
   const double denominator = loss + target_logit, smoothing = terms.label_smoothing, z = terms.z_loss;

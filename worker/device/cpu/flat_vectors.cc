@@ -1,4 +1,4 @@
-// Ops on flat vectors (ops.h), which ZeRO's shards are.
+// Ops on flat vectors (ops.h), such as ZeRO's shards.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -16,8 +16,8 @@ namespace {
 
 constexpr int64_t kMostPartials = 256;  // partial sums of squares, one per block
 
-// Calls update(at, count, decay) for every block of every segment, unless the step is skipped. The threads meet once,
-// however many segments there are.
+// Calls update(at, count, decay) for every block of every segment, unless the step is skipped. The threads synchronize
+// once, however many segments there are.
 template <typename Update>
 void UpdateSegments(ThreadPool& pool, std::span<const DecaySegment> segments, const StepControl& control,
                     const Update& update) {
@@ -38,7 +38,8 @@ void UpdateSegments(ThreadPool& pool, std::span<const DecaySegment> segments, co
 
 void CpuOps::Convert(Stream&, int64_t count, Tensor from, Tensor to) {
   if (from.data == to.data) {
-    // In place a later block's results would land on an earlier block's inputs: one thread, front to back.
+    // In place, a later block's results would overwrite an earlier block's inputs, so one thread converts front to
+    // back.
     if (from.dtype != to.dtype) kernels::Convert(count, from, to);
     return;
   }
@@ -68,7 +69,7 @@ void CpuOps::SumSquaresExactly(Stream&, int64_t count, const float* x, int64_t p
   static_assert(kElementBlock % kSquaresTogether == 0);
   ZF_CHECK(count / kSquaresTogether < ExactSum::kMostAdded);
   *sum = {};
-  // What is left of the block in which x begins; the others are shared out.
+  // The rest of the block in which x begins; the other blocks are shared among the threads.
   const int64_t first = std::min(count, RoundUp(place, kSquaresTogether) - place);
   sum->Add(BlockOfSquares(x, first));
   sum->Normalize();

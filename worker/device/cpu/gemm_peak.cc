@@ -11,7 +11,7 @@
 namespace zerofleet::device {
 
 double CpuOps::MeasureGemmPeak(DType dtype, int rounds) {
-  constexpr int64_t kSide = 960;  // large, and no power of two, whose rows would share cache sets
+  constexpr int64_t kSide = 960;  // large, but not a power of two, whose rows would share cache sets
   if (!HasBF16Instructions()) dtype = DType::kF32;
   // Zeros: their bit pattern is the same in every type, and the rate does not depend on the values.
   std::vector<std::byte> a(kSide * kSide * DTypeBytes(dtype)), b(a.size()), c(a.size());

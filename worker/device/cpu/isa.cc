@@ -14,7 +14,7 @@ namespace {
 
 struct IsaLevel {
   const char* name;
-  int64_t kernels_beyond;  // Highway's targets that are better
+  int64_t kernels_beyond;  // Highway's targets that are better than this one
   dnnl::cpu_isa primitives;
 };
 constexpr IsaLevel kIsaLevels[] = {{"sse4", HWY_AVX2 | HWY_AVX3 | HWY_AVX3_DL, dnnl::cpu_isa::sse41},
@@ -37,7 +37,7 @@ constexpr IsaWord kIsaWords[] = {{dnnl::cpu_isa::sse41, "SSE4.1"},
                                  {dnnl::cpu_isa::avx512_core_bf16, "AVX-512 with bf16"},
                                  {dnnl::cpu_isa::avx512_core_amx, "AMX"}};
 
-// What a process has been pinned to; empty: nothing.
+// The set that this process has been pinned to; empty: none.
 std::string& Pinned() {
   static std::string& pinned = *new std::string();
   return pinned;

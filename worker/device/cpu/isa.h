@@ -1,4 +1,4 @@
-// The instruction set the CPU kernels run on here, and how it is limited.
+// The instruction set that the CPU kernels use here, and how to limit it.
 #ifndef ZEROFLEET_WORKER_DEVICE_CPU_ISA_H_
 #define ZEROFLEET_WORKER_DEVICE_CPU_ISA_H_
 
@@ -8,11 +8,12 @@
 
 namespace zerofleet::device {
 
-// "AVX2" or "AVX3" (AVX-512), as Highway names the best set both this CPU and this build have; with " bf16" after it
-// where the CPU has bf16 instructions and may use them. Does not settle PinIsa.
+// Highway's name of the best set that both this CPU and this build have: "AVX2", or "AVX3" (AVX-512). " bf16" follows
+// where the CPU has bf16 instructions and may use them. PinIsa may still be called afterwards.
 std::string IsaName();
 
-// The best set that oneDNN uses, "AVX2" or "AVX512_CORE_BF16", and its version: "2.6.0". The first settles PinIsa.
+// The best set that oneDNN uses ("AVX2", "AVX-512 with bf16"), and oneDNN's version ("2.6.0"). After PrimitiveIsaName
+// PinIsa comes too late.
 std::string PrimitiveIsaName();
 std::string PrimitiveVersion();
 

@@ -1,4 +1,4 @@
-// Pinning, each time in a process of its own: it is once and for all.
+// Pinning, each time in a process of its own, since it cannot be undone.
 #include "worker/device/cpu/isa.h"
 
 #include <cstdlib>
@@ -13,7 +13,7 @@ namespace {
 
 using testing::ExitedWithCode;
 
-// Pins to each of `sets` in turn, and says how it went.
+// Pins to each of `sets` in turn and prints the results.
 void PinAndExit(std::initializer_list<const char*> sets) {
   for (const char* isa : sets) {
     const absl::Status status = PinIsa(isa);
@@ -25,13 +25,13 @@ void PinAndExit(std::initializer_list<const char*> sets) {
 
 class IsaDeathTest : public testing::Test {
  protected:
-  // A child that begins anew: this process may have computed already.
+  // Each child starts from scratch, since this process may have run ops already.
   void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
 };
 
 TEST_F(IsaDeathTest, IsTheBestThatIsAllowed) {
   EXPECT_EXIT(PinAndExit({"avx2"}), ExitedWithCode(0), "^avx2: OK, kernels AVX2, oneDNN AVX2, described as AVX2\n$");
-  // Builds with sanitizers have kernels for AVX2 alone.
+  // Builds with sanitizers have kernels for AVX2 only.
   EXPECT_EXIT(PinAndExit({"sse4"}), ExitedWithCode(0),
               "^sse4: OK, kernels (SCALAR|AVX2), oneDNN SSE4.1, described as (SCALAR|AVX2)\n$");
   EXPECT_EXIT(PinAndExit({"auto", "avx2"}), ExitedWithCode(0),

@@ -51,7 +51,7 @@ void AddScaledImpl(int64_t count, Tensor from, float factor, bool add, Tensor to
   });
 }
 
-// Where exp ends, nothing is left of the sigmoid.
+// 1 / (1 + exp(-x)), where exp's argument is limited to 88: beyond that the sigmoid is as good as 0.
 HWY_INLINE FloatVec Sigmoid(FloatVec x) {
   const auto one = hn::Set(FloatTag(), 1.0f), most = hn::Set(FloatTag(), 88.0f);
   const auto minus = hn::Neg(x);
@@ -125,7 +125,7 @@ double SumSquaresImpl(int64_t count, Tensor x) {
     const auto add = [&](const float* row) ZF_BODY {
       for (int64_t j = 0; j < kSums; j += lanes) {
         const auto v = hn::PromoteTo(d, hn::LoadU(half, row + j));
-        // The square of a float is exact in double, so that fused or not makes no difference.
+        // The square of a float is exact in double, so fusing it with the addition makes no difference.
         hn::Store(hn::MulAdd(v, v, hn::Load(d, sums + j)), d, sums + j);
       }
     };
@@ -147,8 +147,8 @@ double SumSquaresImpl(int64_t count, Tensor x) {
   return total;
 }
 
-// The kernels of the update read and write several long vectors once, more than caches hold: what they will need is
-// asked for this far ahead, also beyond the page at which the processor's own prefetching ends.
+// The update kernels read and write several long vectors once, more than caches hold. They prefetch this far ahead,
+// also past the end of the page, where the processor's own prefetching stops.
 constexpr int64_t kAheadBytes = 2048;
 
 template <typename T>
@@ -156,7 +156,7 @@ HWY_INLINE void PrefetchAhead(const T* at) {
   hwy::Prefetch(reinterpret_cast<const char*>(at) + kAheadBytes);
 }
 
-// The new weights to the master, and `p` rounded to the parameter unless that is the master itself.
+// Writes the new weights to the master, and `p`, rounded, to the parameter unless that is the master itself.
 template <typename P>
 HWY_INLINE void WriteWeights(FloatVec weights, FloatVec p, float* master, P* parameter, bool streams, int64_t i,
                              int64_t lanes) {
@@ -239,7 +239,7 @@ void SgdImpl(int64_t count, const UpdateFactors& factors, bool decay, Tensor gra
   });
 }
 
-// From the end that is nearer, as torch.lerp: a share of 1 gives the weights themselves.
+// Computed from the nearer end, as torch.lerp does: a share of 1 gives the weights themselves.
 void AverageImpl(int64_t count, float share, const float* weights, float* average) {
   ForVectors(count, [&](int64_t i, int64_t lanes) ZF_BODY {
     const auto before = Read(average + i, lanes), now = Read(weights + i, lanes);

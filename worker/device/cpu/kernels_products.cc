@@ -1,5 +1,5 @@
-// Products of one vector (kernels.h): with the rows of a matrix, and of a weighted sum of rows. What reads a matrix
-// once runs at the memory's rate: rows in fours, so that each element of the vector is loaded once for four.
+// Products of one vector with a matrix (kernels.h): its dot products with the rows, and the rows' sum weighted by it.
+// Such a product reads the matrix once, so memory bandwidth limits it.
 #include "worker/device/cpu/kernels.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -11,21 +11,21 @@
 HWY_BEFORE_NAMESPACE();
 namespace zerofleet::device::kernels::HWY_NAMESPACE {
 
-constexpr int64_t kPrefetchBytes = 2048;  // ahead of what is read, also of the next rows
+constexpr int64_t kPrefetchBytes = 2048;  // how far ahead of the reads to prefetch, also into the next rows
 
 // Two bf16 side by side are one 32-bit lane: the first in its lower half, the second in its upper half.
 using PairVec = hn::Vec<hn::RebindToUnsigned<FloatTag>>;
 HWY_INLINE PairVec LoadPairs(const BF16* from) {
   return hn::LoadU(hn::RebindToUnsigned<FloatTag>(), reinterpret_cast<const uint32_t*>(from));
 }
-// The targets without vector instructions load no pairs.
+// Targets without vector instructions do not load pairs.
 constexpr bool kHasPairs = HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128;
 HWY_INLINE FloatVec FirstOfPairs(PairVec pairs) { return hn::BitCast(FloatTag(), hn::ShiftLeft<16>(pairs)); }
 HWY_INLINE FloatVec SecondOfPairs(PairVec pairs) {
   return hn::BitCast(FloatTag(), hn::And(pairs, hn::Set(hn::RebindToUnsigned<FloatTag>(), 0xffff0000u)));
 }
 
-// A row's elements are read in their order, a row after the other: the memory's own prefetching follows that best.
+// Elements are read in order, one row after another, which the hardware's prefetching follows best.
 template <typename T>
 HWY_INLINE FloatVec RestOfDot(int64_t begin, int64_t k, const T* x, const T* row, FloatVec sum) {
   ForVectors(k - begin, [&](int64_t i, int64_t lanes) HWY_ATTR {
@@ -46,7 +46,8 @@ HWY_INLINE FloatVec RowDot(int64_t k, const T* x, const T* row) {
   return RestOfDot(end, k, x, row, hn::Add(first, second));
 }
 
-// A load and two instructions make two vectors of a row's elements; with conversions it is two loads and four.
+// One load and two instructions give two vectors of a row's elements; with conversions it takes two loads and four
+// instructions.
 HWY_INLINE FloatVec RowDot(int64_t k, const BF16* x, const BF16* row) {
   const int64_t step = 4 * FloatLanes(), half = step / 2, end = kHasPairs ? k / step * step : 0;
   auto sum0 = hn::Zero(FloatTag()), sum1 = sum0, sum2 = sum0, sum3 = sum0;
@@ -70,7 +71,7 @@ void RowDotsImpl(int64_t rows, int64_t k, Tensor x, Tensor w, float* y) {
   });
 }
 
-// Columns [0, return value) of y, in pairs.
+// Computes columns [0, return value) of y, two vectors at a time or more.
 HWY_INLINE int64_t PairedColumns(int64_t rows, int64_t k, const float* weights, const BF16* w, float* y) {
   const FloatTag d;
   const int64_t step = 4 * FloatLanes(), half = step / 2, end = kHasPairs ? k / step * step : 0;

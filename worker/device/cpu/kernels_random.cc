@@ -1,5 +1,6 @@
 // Normal numbers, a vector of counters at a time (kernels.h): random_normal.h in double, with Highway's logarithm, sine
-// and cosine, whose last bit is another's now and then. That of the float to which a number is rounded hardly ever is.
+// and cosine, whose last bit sometimes differs from the C library's. After rounding to float, the last bit hardly ever
+// differs.
 #include <algorithm>
 
 #include "worker/device/cpu/kernels.h"
@@ -8,7 +9,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "worker/device/cpu/kernels_random.cc"
 #include "hwy/foreach_target.h"
-// Behind it.
+// These must follow foreach_target.h.
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 
@@ -35,7 +36,7 @@ using WordTag = hn::RebindToUnsigned<DoubleTag>;  // words of 32 bits in lanes o
 using Words = hn::Vec<WordTag>;
 using Doubles = hn::Vec<DoubleTag>;
 
-// Philox of consecutive counters from `block` on, one per lane.
+// Philox for consecutive counters from `block` on, one per lane.
 HWY_INLINE void PhiloxOf(uint64_t seed, uint64_t stream_id, uint64_t block, Words (&x)[4]) {
   const WordTag d;
   const hn::Repartition<uint32_t, WordTag> halves;
@@ -63,7 +64,7 @@ HWY_INLINE void PhiloxOf(uint64_t seed, uint64_t stream_id, uint64_t block, Word
 // (word + 0.5) / 2^32.
 HWY_INLINE Doubles Uniform(Words word) {
   const DoubleTag d;
-  // The bits of 2^52, to which a word adds itself.
+  // The bits of 2^52 with the word as the lowest ones: the double 2^52 + word.
   const auto exact = hn::BitCast(d, hn::Or(word, hn::Set(WordTag(), 0x4330000000000000u)));
   return hn::Mul(hn::Add(hn::Sub(exact, hn::Set(d, 0x1p52)), hn::Set(d, 0.5)), hn::Set(d, 0x1p-32));
 }

@@ -41,8 +41,8 @@ void LayerNormRowImpl(int64_t c, float epsilon, Tensor x, Tensor gamma, Tensor b
   });
 }
 
-// With n = (x - mean) rstd and g = dy gamma: dx += (g - mean(g) - n mean(g n)) rstd. Row by row, so that what the
-// second pass reads is still in the first-level cache; it also adds to the sums over rows, dgamma and dbeta.
+// With n = (x - mean) rstd and g = dy gamma: dx += (g - mean(g) - n mean(g n)) rstd. Works row by row, so that what the
+// second pass reads is still in the first-level cache; that pass also adds to dgamma and dbeta, the sums over rows.
 template <typename T>
 HWY_INLINE void LayerNormRowGradientTyped(int64_t c, const T* dy, const T* x, const T* gamma, float mean, float rstd,
                                           T* dx, float* dgamma, float* dbeta) {

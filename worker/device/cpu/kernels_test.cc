@@ -25,7 +25,7 @@ std::vector<float> Values(int64_t count, uint32_t state) {
 
 Tensor Floats(std::vector<float>& values) { return {values.data(), DType::kF32}; }
 
-// Calls body once for each instruction set the baseline and the CPU offer, with the kernels switched to it.
+// Calls body once for each instruction set that this build and this CPU have, with the kernels switched to it.
 void OnEveryTarget(const std::function<void()>& body) {
   const int64_t targets = hwy::SupportedTargets() & (HWY_TARGETS);
   for (int64_t rest = targets; rest != 0; rest &= rest - 1) {
@@ -109,7 +109,7 @@ TEST(KernelsTest, ProductsWithAVectorAreSumsOnEveryTarget) {
   }
 }
 
-// The error of exp in units in the last place of the result, over all that softmax and the gates may ask for.
+// The error of exp, in units in the last place of the result, over all arguments that softmax and the gates use.
 TEST(KernelsTest, ExpIsWithinOneAndAHalfUnitsInTheLastPlace) {
   constexpr int64_t kCount = 200'000;
   std::vector<float> x(kCount);
@@ -132,7 +132,7 @@ TEST(KernelsTest, ExpIsWithinOneAndAHalfUnitsInTheLastPlace) {
   });
 }
 
-// Any range of the stream, and nearly always the bits of the plain generator.
+// Any range of the stream can be filled, with nearly always the bits of the scalar generator.
 TEST(KernelsTest, NormalNumbersAreThoseOfTheGenerator) {
   constexpr int64_t kCount = 20'000;
   std::vector<float> want(kCount);
@@ -198,7 +198,7 @@ std::vector<float> ManyKernels() {
   return results;
 }
 
-// The factors of the third step that was applied.
+// The factors of the third update.
 UpdateFactors ThirdUpdate(double gradient_scale) {
   return FactorsOf({.tokens = 1,
                     .grad_clip = 0,
@@ -231,7 +231,7 @@ TEST(KernelsTest, AnAverageGoesAShareOfTheWay) {
   }
 }
 
-// The same text for one float and for vectors of them (element_math.inc).
+// element_math.inc gives the same for one float at a time as for vectors.
 TEST(KernelsTest, OneElementAtATimeAgrees) {
   constexpr int64_t n = 1003;
   auto x = Values(n, 8), dy = Values(n, 9), y = x, dx = x;
@@ -260,7 +260,7 @@ TEST(KernelsTest, OneElementAtATimeAgrees) {
   }
 }
 
-// The weights are as without; the parameters as the equations say, in double.
+// The weights are the same as without looking ahead; the parameters agree with the equations in double.
 TEST(KernelsTest, UpdatesThatLookAheadTakeOneMoreStepWithTheSameGradient) {
   constexpr int64_t n = 203;
   UpdateFactors plain = ThirdUpdate(0.5), ahead = plain;
@@ -297,7 +297,7 @@ TEST(KernelsTest, UpdatesThatLookAheadTakeOneMoreStepWithTheSameGradient) {
   });
 }
 
-// A parameter that is stored past the caches, and one whose place does not allow it.
+// Parameters that are stored past the caches, and parameters whose alignment does not allow that.
 TEST(KernelsTest, UpdatesStoreTheRoundedMasterWhereverItLies) {
   constexpr int64_t n = 203, kMostShift = 33;
   const UpdateFactors factors = ThirdUpdate(1.0);

@@ -1,5 +1,5 @@
-// Linear layers (ops.h): three products on the shared matmul, and what follows them. A product with one row reads the
-// weight once, at the memory's rate.
+// Linear layers (ops.h): three products on the shared matmul, and the bias, residual and GELU after them. A product
+// with one row of x reads the weight once, so memory bandwidth limits it.
 #include "worker/device/cpu/blocks.h"
 #include "worker/device/cpu/cpu_ops.h"
 #include "worker/device/cpu/cpu_stream.h"
@@ -10,9 +10,9 @@
 namespace zerofleet::device {
 namespace {
 
-constexpr int64_t kVectorRows = 64;  // of a weight, that one task of a product with one vector reads
+constexpr int64_t kVectorRows = 64;  // rows of the weight per task, in a product with one row of x
 
-// Rows [begin, end) of y = w x + bias, end - begin <= kVectorRows.
+// Computes elements [begin, end) of y = w x + bias; end - begin <= kVectorRows.
 void VectorProduct(const LinearForwardArguments& p, int64_t begin, int64_t end) {
   const int64_t rows = end - begin;
   float sums[kVectorRows], bias[kVectorRows];

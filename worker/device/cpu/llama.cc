@@ -81,7 +81,8 @@ void CpuOps::HeadNormForward(Stream&, const HeadNormForwardArguments& p) {
   });
 }
 
-// The gammas' gradient first, while dy is what came in: head by head, so that its order is one of heads and tokens.
+// Computes the gammas' gradient first, before dy is overwritten, head by head: so the order of its sum is heads, then
+// tokens.
 void CpuOps::HeadNormBackward(Stream&, const HeadNormBackwardArguments& p) {
   const int64_t normed = p.heads + p.kv_heads, columns = (normed + p.kv_heads) * p.head_size;
   for (int64_t head = 0; head < normed && p.dgammas != nullptr; ++head) {
@@ -96,7 +97,7 @@ void CpuOps::HeadNormBackward(Stream&, const HeadNormBackwardArguments& p) {
   const auto bytes = static_cast<size_t>(p.head_size * DTypeBytes(p.dy.dtype));
   pool_.RunBlocks(p.m, RowBlock(columns), [&](int64_t begin, int64_t end) {
     std::vector<std::byte> sums(bytes);
-    std::vector<float> gamma_sums(static_cast<size_t>(p.head_size));  // made above, in their own order
+    std::vector<float> gamma_sums(static_cast<size_t>(p.head_size));  // discarded; see dgammas above
     const Tensor dx{sums.data(), p.dy.dtype};
     for (int64_t row = begin * normed; row < end * normed; ++row) {
       const int64_t token = row / normed, head = row % normed, at = token * columns + head * p.head_size;

@@ -25,7 +25,7 @@ constexpr int64_t kPanelDepth = 512;
 constexpr OutputTile kTile = {128, 256};           // also the size of the conversion buffers
 constexpr OutputTile kPrimitiveTile = {512, 768};  // the primitive repacks b on every call: fewer, larger tiles
 
-// One thread's fp32 copies of the tile at hand: allocated once, at the thread's first conversion.
+// One thread's fp32 copies of the tile in progress; allocated once, at the thread's first conversion.
 struct ConversionBuffers {
   float a[kTile.m * kPanelDepth];
   float b[kTile.n * kPanelDepth];
@@ -37,12 +37,12 @@ ConversionBuffers& ThreadBuffers() {
   return *buffers;
 }
 
-// Even cuts of at most `largest`, in multiples of 16 but for the last.
+// The length of an even cut of `size` into blocks of at most `largest`, each but the last a multiple of 16.
 int64_t EvenBlock(int64_t size, int64_t largest) {
   return std::min(largest, RoundUp(CeilDivide(size, CeilDivide(size, largest)), 16));
 }
 
-// The part of `matrix` that starts at (row, column) of the product's view.
+// The part of `matrix` that starts at (row, column), as the product counts rows and columns.
 Matrix Part(Matrix matrix, int64_t row, int64_t column) {
   matrix.data = matrix.data.Offset(matrix.transposed ? column * matrix.stride + row : row * matrix.stride + column);
   return matrix;
@@ -59,8 +59,8 @@ absl::Status Sgemm(int64_t m, int64_t n, int64_t k, const Matrix& a, const Matri
   return absl::ResourceExhaustedError("oneDNN found no memory for a matrix product on the cpu device");
 }
 
-// `matrix` as fp32: itself if it already is and `in_place` allows, or its (rows, columns) part copied into `buffer` in
-// the same orientation.
+// `matrix` as fp32: itself if it is fp32 and `in_place` allows that; otherwise its (rows, columns) part, copied into
+// `buffer` in the same orientation.
 Matrix AsFloat(const Matrix& matrix, int64_t rows, int64_t columns, bool in_place, float* buffer) {
   if (in_place && matrix.data.dtype == DType::kF32) return matrix;
   if (matrix.transposed) std::swap(rows, columns);
@@ -77,7 +77,7 @@ void AddBias(int64_t m, int64_t n, Tensor bias, const Matrix& c) {
   }
 }
 
-// One tile of at most kTile by conversion and sgemm.
+// Computes one tile of at most kTile by conversion and sgemm.
 absl::Status ConvertedTile(const MatmulArguments& p) {
   ConversionBuffers& buffers = ThreadBuffers();
   const bool direct = p.c.data.dtype == DType::kF32;
@@ -85,7 +85,8 @@ absl::Status ConvertedTile(const MatmulArguments& p) {
   const int64_t depth = EvenBlock(p.k, kPanelDepth);
   for (int64_t k0 = 0; k0 < p.k; k0 += depth) {
     const int64_t kb = std::min(depth, p.k - k0);
-    // Read across its stride a matrix would meet one cache set over and over: dy at a width of 1024 halves the rate.
+    // Reading a matrix across its stride may hit the same cache set again and again: dy at a width of 1024 halves the
+    // rate. So such a matrix is copied.
     const Matrix a = AsFloat(Part(p.a, 0, k0), p.m, kb, /*in_place=*/!p.a.transposed, buffers.a);
     const Matrix b = AsFloat(Part(p.b, k0, 0), kb, p.n, /*in_place=*/p.b.transposed, buffers.b);
     const absl::Status status = Sgemm(p.m, p.n, kb, a, b, c, p.accumulate || k0 > 0);
@@ -119,7 +120,7 @@ Path ChoosePath(const MatmulArguments& p) {
   return AllFloat(p) && rows_along_k ? Path::kFloat : Path::kConverted;
 }
 
-// oneDNN would start OpenMP threads of its own; the pool has those it needs.
+// Keeps oneDNN from starting OpenMP threads of its own on this thread: the pool has the threads that a product needs.
 void KeepThisThreadSerial() {
   thread_local const bool done = (omp_set_num_threads(1), true);
   static_cast<void>(done);
@@ -127,7 +128,7 @@ void KeepThisThreadSerial() {
 
 struct Tiling {
   Path path;
-  int64_t m, n;           // of one tile
+  int64_t m, n;           // sides of one tile
   int64_t across, tiles;  // tiles in a row, and in total
 };
 
@@ -168,7 +169,7 @@ absl::Status RunTile(Path path, const MatmulArguments& tile) {
     case Path::kFloat: return FloatTile(tile);
     case Path::kConverted: return ConvertedTile(tile);
     case Path::kPrimitive: {
-      // Which kinds of product there are primitives for differs between instruction sets.
+      // The instruction set decides for which kinds of product there are primitives.
       const absl::Status status = PrimitiveMatmul(tile);
       return absl::IsUnimplemented(status) ? RunTilesInTurn(tile, TilingFor(Path::kConverted, tile)) : status;
     }

@@ -31,7 +31,7 @@ memory::desc Describe(int64_t rows, int64_t columns, const Matrix& matrix) {
   return memory::desc({rows, columns}, TypeOf(matrix.data.dtype), strides);
 }
 
-// All that a primitive depends on: shape, strides, and types and orientations packed into one number.
+// Everything that a primitive depends on: shape, strides, and types and orientations packed into one number.
 using Key = std::array<int64_t, 7>;
 
 Key KeyOf(const MatmulArguments& p) {
@@ -43,7 +43,7 @@ Key KeyOf(const MatmulArguments& p) {
   return {p.m, p.n, p.k, p.a.stride, p.b.stride, p.c.stride, bits << 2 | bias};
 }
 
-// A primitive and the memory objects it runs on, whose addresses are set for each call.
+// A primitive and the memory objects that it runs on, whose addresses are set for each call.
 class Product {
  public:
   explicit Product(const MatmulArguments& p) {

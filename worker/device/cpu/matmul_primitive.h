@@ -1,6 +1,6 @@
 // oneDNN's matmul primitive, which uses bf16 instructions (AVX-512 BF16, AMX) where the CPU has them.
 //
-// Known only to matmul.cc and isa.cc. A primitive is made once for each shape, layout and thread, and kept.
+// Used only by matmul.cc and isa.cc. A primitive is made once for each shape, layout and thread, and kept.
 #ifndef ZEROFLEET_WORKER_DEVICE_CPU_MATMUL_PRIMITIVE_H_
 #define ZEROFLEET_WORKER_DEVICE_CPU_MATMUL_PRIMITIVE_H_
 
@@ -9,10 +9,10 @@
 
 namespace zerofleet::device {
 
-// Whether this CPU multiplies bf16 faster than fp32, and oneDNN makes such a primitive here.
+// Whether this CPU multiplies bf16 faster than fp32 and oneDNN has a primitive that does so here.
 bool HasBF16Instructions();
 
-// One whole product on the calling thread; a and b of one type. Works in fp32 on every CPU.
+// Computes one whole product on the calling thread; a and b have one type. fp32 works on every CPU.
 absl::Status PrimitiveMatmul(const MatmulArguments& arguments);
 
 }  // namespace zerofleet::device

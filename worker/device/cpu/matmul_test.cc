@@ -31,7 +31,7 @@ struct Stored {
     const int64_t at = row * stride + column;
     return dtype == DType::kF32 ? floats[at] : ToFloat(halves[at]);
   }
-  // Row after row, or column after column.
+  // The elements row after row, or column after column.
   std::vector<double> Lines(bool of_columns) const {
     std::vector<double> lines;
     for (int64_t i = 0; i < (of_columns ? columns : rows); ++i) {

@@ -14,17 +14,17 @@ namespace zerofleet::device {
 
 struct RotaryTable {
   std::vector<float> frequencies;
-  std::vector<float> cosines, sines;  // (positions, frequencies): of position * frequency, an fp32 product
+  std::vector<float> cosines, sines;  // (positions, frequencies): for the angle position * frequency in fp32
 };
 
 class RotaryTables {
  public:
-  // A table of at least `positions` positions. Any thread.
+  // A table for `frequencies` with at least `positions` positions. Any thread.
   std::shared_ptr<const RotaryTable> Of(std::span<const float> frequencies, int64_t positions);
 
  private:
   absl::Mutex mutex_;
-  std::vector<std::shared_ptr<const RotaryTable>> tables_ ABSL_GUARDED_BY(mutex_);  // one for each list of frequencies
+  std::vector<std::shared_ptr<const RotaryTable>> tables_ ABSL_GUARDED_BY(mutex_);  // one per `frequencies`
 };
 
 }  // namespace zerofleet::device

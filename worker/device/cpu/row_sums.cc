@@ -1,4 +1,5 @@
-// Blocks are claimed in order (thread_pool.cc), so whoever waits for its turn waits for blocks that are being computed.
+// Blocks are claimed in order (thread_pool.cc), so a thread that waits for its turn waits only for blocks that are
+// being computed.
 #include "worker/device/cpu/row_sums.h"
 
 #include <vector>
@@ -10,7 +11,7 @@ namespace {
 
 constexpr int64_t kRowsPerPart = 64;
 
-// The total, to which one block after the other adds.
+// The total, to which the blocks add in order.
 class Total {
  public:
   explicit Total(int64_t count) : total_(static_cast<size_t>(count)) {}
@@ -23,7 +24,7 @@ class Total {
     ++next_;
   }
 
-  const std::vector<float>& all() const ABSL_NO_THREAD_SAFETY_ANALYSIS { return total_; }  // when no more are to come
+  const std::vector<float>& all() const ABSL_NO_THREAD_SAFETY_ANALYSIS { return total_; }  // after the last AddInTurn
 
  private:
   absl::Mutex mutex_;

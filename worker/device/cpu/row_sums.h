@@ -11,9 +11,9 @@
 namespace zerofleet::device {
 
 // Calls body(begin, end, partial) for blocks of 64 of the rows, in parallel. `partial` holds sums.size() vectors of
-// `columns` floats, zero at first, one behind the other: the block's part of each sum, which body adds row by row. The
-// blocks' parts are added in the order of the blocks, and their total to sums[i], unless that is null. Short chains of
-// fp32 additions, so less rounding.
+// `columns` floats, zero at first, one behind the other: the block's part of each sum, to which body adds row by row.
+// The blocks' parts are added in the order of the blocks, and the total is added to sums[i] unless that is null. Short
+// chains of fp32 additions round less.
 void SumOverRows(ThreadPool& pool, int64_t rows, int64_t columns, std::span<float* const> sums,
                  absl::FunctionRef<void(int64_t begin, int64_t end, float* partial)> body);
 

@@ -1,4 +1,4 @@
-// Loads and stores of either element type as fp32 vectors; included once for each instruction set (Highway's way).
+// Loads and stores of every element type as fp32 vectors; included once for each instruction set (Highway's way).
 //
 // Included only by kernels_*.cc and worker/collective/sum.cc, after hwy/foreach_target.h.
 #if defined(ZEROFLEET_WORKER_DEVICE_CPU_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -33,8 +33,8 @@ HWY_INLINE FloatVec Load(const BF16* from) {
   return hn::BitCast(FloatTag(), hn::ShiftLeft<16>(hn::PromoteTo(bits_tag, half)));
 }
 
-// On its targets without vector instructions the library's own conversions cut off fractions and lose infinities:
-// dtype.h's stand in.
+// On Highway's targets without vector instructions its own conversions cut off fractions and lose infinities, so
+// dtype.h's are used there.
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
 #define ZF_HALF_LANE_BY_LANE 1
 #else
@@ -86,8 +86,9 @@ HWY_INLINE void Store(FloatVec value, BF16* to) {
   hn::StoreU(BF16Bits(value), HalfTag(), reinterpret_cast<uint16_t*>(to));
 }
 
-// Past the caches, for what this core does not read soon: a line that is only written need not be read before. Where
-// CanStream says so; hwy::FlushStream makes what was stored visible to other threads. fp16 takes the ordinary way.
+// Stores past the caches, for data that this core does not read soon: a line that is only written is then not read
+// first. Allowed where CanStream says so; hwy::FlushStream makes the data visible to other threads. fp16 is stored
+// normally.
 template <typename T>
 HWY_INLINE bool CanStream(const T* to) {
   return reinterpret_cast<uintptr_t>(to) % (static_cast<uintptr_t>(FloatLanes()) * sizeof(T)) == 0;
@@ -98,7 +99,7 @@ HWY_INLINE void StoreStreaming(FloatVec value, BF16* to) {
 }
 HWY_INLINE void StoreStreaming(FloatVec value, F16* to) { Store(value, to); }
 
-// The last `count` elements of a range, fewer than a vector; the other lanes hold `padding`.
+// Loads the last `count` elements of a range, fewer than a vector; the other lanes hold `padding`.
 template <typename T>
 HWY_INLINE FloatVec LoadTail(const T* from, int64_t count, float padding = 0.0f) {
   HWY_ALIGN float values[kMaxLanes];
@@ -113,13 +114,13 @@ HWY_INLINE void StoreTail(FloatVec value, T* to, int64_t count) {
   for (int64_t i = 0; i < count; ++i) to[i] = values[i];
 }
 
-// What the bodies of ForVectors and SumVectors are: inlined wherever they are called. Where GCC leaves one a call, it
-// reads what the body refers to from memory again for each vector.
+// Marks the bodies of ForVectors and SumVectors, which must be inlined: where GCC leaves one as a call, it reads
+// everything that the body refers to from memory again for each vector.
 #undef ZF_BODY
 #define ZF_BODY HWY_ATTR __attribute__((always_inline))
 
-// Calls body(i, lanes) for each whole vector of [0, count), then once for what is left, if anything; `body` reads with
-// Read and writes with Write, which take the whole-vector way when lanes is FloatLanes().
+// Calls body(i, lanes) for each whole vector of [0, count), then once for the rest, if any; `body` reads with Read and
+// writes with Write, which move a whole vector when lanes is FloatLanes().
 template <class Body>
 HWY_INLINE void ForVectors(int64_t count, const Body& body) {
   const int64_t lanes = FloatLanes();
@@ -142,8 +143,8 @@ HWY_INLINE void Write(FloatVec value, T* to, int64_t lanes) {
   }
 }
 
-// The sum of add(i, lanes, sum) over the vectors of [0, count), where `add` returns `sum` plus what is at i. Four sums
-// at a time, so that an addition need not wait for the one before; they depend on count alone.
+// The sum of add(i, lanes, sum) over the vectors of [0, count), where `add` returns `sum` plus what is at i. Four
+// running sums, so that an addition need not wait for the one before; their order depends on count alone.
 template <class Add>
 HWY_INLINE FloatVec SumVectors(int64_t count, const Add& add) {
   const int64_t lanes = FloatLanes();
@@ -162,20 +163,20 @@ HWY_INLINE FloatVec SumVectors(int64_t count, const Add& add) {
 
 HWY_INLINE float Sum(FloatVec value) { return hn::GetLane(hn::SumOfLanes(FloatTag(), value)); }
 
-// exp(x) for x up to 88; within 1.5 units in the last place down to -87.3, and 0 below. A NaN stays one.
+// exp(x) for x up to 88, within 1.5 units in the last place; 0 below -87.3. A NaN stays a NaN.
 //
 // exp(x) = 2^n exp(r) with n the integer nearest to x / ln 2. r takes two steps, since ln 2 has more digits than a
-// float: n times the first part is exact, with or without fused products (Cody and Waite 1980). exp(r) is the
-// polynomial whose largest relative error is least (2e-9).
+// float: n times the first part is exact, with or without fused products (Cody and Waite 1980). exp(r) is computed by
+// the polynomial with the smallest maximal relative error (2e-9).
 HWY_INLINE FloatVec Exp(FloatVec x) {
   const FloatTag d;
   const hn::RebindToUnsigned<FloatTag> bits_tag;
-  // Adding it leaves n + 127, the exponent of 2^n as a float has it, in the lowest bits.
+  // Adding this number leaves n + 127, the exponent bits of the float 2^n, in the lowest bits.
   const auto shifter = hn::Set(d, 12582912.0f + 127.0f);
   const auto shifted = hn::MulAdd(x, hn::Set(d, 1.44269502f), shifter);
   const auto n = hn::Sub(shifted, shifter);
   const auto r = hn::MulAdd(n, hn::Set(d, 2.12194440e-4f), hn::MulAdd(n, hn::Set(d, -0.693359375f), x));
-  // Two coefficients at a time: a shorter chain than one after the other.
+  // Coefficients are combined in pairs, which makes a shorter chain than Horner's scheme.
   const auto square = hn::Mul(r, r);
   const auto first = hn::Add(r, hn::Set(d, 1.0f));
   const auto second = hn::MulAdd(hn::Set(d, 0.16666419804096222f), r, hn::Set(d, 0.49999991059303284f));
@@ -186,7 +187,7 @@ HWY_INLINE FloatVec Exp(FloatVec x) {
   return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.3f)), hn::Mul(power, scale));
 }
 
-// Calls body with the tensor's data as its own type.
+// Calls body with the tensor's data as a pointer to its element type.
 template <class Body>
 HWY_INLINE void WithType(Tensor tensor, const Body& body) {
   switch (tensor.dtype) {

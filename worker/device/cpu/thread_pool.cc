@@ -15,7 +15,7 @@ ThreadPool::ThreadPool(int threads) {
   try {
     for (int thread = 1; thread < threads; ++thread) workers_.emplace_back([this, thread] { WorkerLoop(thread); });
   } catch (const std::system_error&) {
-    // A limit on processes or on memory.
+    // There is a limit on processes or memory: the pool has fewer threads.
   }
 }
 

@@ -18,8 +18,8 @@ namespace zerofleet::device {
 
 class ThreadPool {
  public:
-  // `threads` counts the calling thread, which works too: 1 starts no thread at all. Where the system starts no more
-  // of them, threads() is less than asked for.
+  // `threads` includes the calling thread, which works too: 1 starts no thread at all. If the system refuses to start
+  // as many, threads() is less than `threads`.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -31,7 +31,7 @@ class ThreadPool {
   // Calls from several threads run one after the other; a task must not call Run.
   void Run(int64_t tasks, absl::FunctionRef<void(int64_t index, int thread)> task);
 
-  // Runs body(begin, end) over [0, count) in blocks of `block`.
+  // Runs body(begin, end) over [0, count) in blocks of `block` elements.
   void RunBlocks(int64_t count, int64_t block, absl::FunctionRef<void(int64_t begin, int64_t end)> body);
 
  private:

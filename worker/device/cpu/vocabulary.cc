@@ -1,7 +1,7 @@
 // The ops of a part of the vocabulary (vocabulary_ops.h).
 //
-// As in cross_entropy.cc, logits are fp32; where matmuls have bf16 instructions,
-// their gradient is rounded to bf16 for them.
+// As in cross_entropy.cc, logits are fp32; where matmuls use bf16 instructions, the logits' gradient is rounded to bf16
+// for them.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -26,7 +26,7 @@ int64_t RoundedAt(int64_t rows, int64_t vocab) { return RoundUp(rows * vocab * 4
 // One token's softmax over all parts.
 struct WholeSoftmax {
   double loss, log_denominator;
-  float share;  // what this part's exp(logit - its largest) is multiplied by to be a probability
+  float share;  // the factor that makes this part's exp(logit - its largest) a probability
 };
 
 WholeSoftmax Combine(const SoftmaxPart* softmax, int64_t m, int parts, int index, int64_t row) {
