@@ -12,11 +12,11 @@ namespace zerofleet::device {
 
 struct CachedAttentionArguments {
   AttentionShape shape;  // batch 1; time: the new tokens
-  int64_t past;          // tokens before them, whose keys and values are in the cache
-  int64_t capacity;      // tokens that it has room for, >= past + time
-  Tensor qkv;            // (T,columns()), of the new tokens
-  Tensor keys, values;   // (G,capacity,D) each: those of the new tokens are written behind the others
-  Tensor out;            // (T,H*D), overwritten; null: keys and values are written, and that is all
+  int64_t past;          // tokens before the new ones, whose keys and values are in the cache
+  int64_t capacity;      // tokens that the cache has room for, >= past + time
+  Tensor qkv;            // (T,columns()): the new tokens' rows
+  Tensor keys, values;   // (G,capacity,D) each; the new tokens' are written behind those of earlier tokens
+  Tensor out;            // (T,H*D), overwritten; null: only keys and values are written
   void* scratch;         // AttentionScratchBytes of a shape whose time is `capacity`
 };
 
@@ -24,8 +24,8 @@ class CacheOps {
  public:
   virtual ~CacheOps() = default;
 
-  // out = attention of each new token to all tokens up to itself, as AttentionForward gives it for the whole sequence
-  // but for rounding.
+  // out = attention of each new token to all tokens up to itself: what AttentionForward gives for the whole sequence,
+  // up to rounding.
   virtual void CachedAttention(Stream&, const CachedAttentionArguments&) = 0;
 };
 

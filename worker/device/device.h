@@ -3,7 +3,7 @@
 // A backend is a folder that implements Device and Ops; device_factory.cc is the only file that knows which backends
 // exist. Work is enqueued on a Stream and runs in order there. Ops return nothing: a failure sticks to its stream and
 // is returned by the next Synchronize, so that layers read as maths. On the CPU a stream runs its work at once; on a
-// GPU the host runs ahead, and only an Event or Synchronize tells how far the device has got.
+// GPU the host runs ahead, and only an Event or Synchronize says how far the device has got.
 #ifndef ZEROFLEET_WORKER_DEVICE_DEVICE_H_
 #define ZEROFLEET_WORKER_DEVICE_DEVICE_H_
 
@@ -36,9 +36,10 @@ class Event {
   virtual ~Event() = default;
   // Whether the work before it is done; the error if the device has failed.
   virtual absl::StatusOr<bool> Reached() const = 0;
-  // Waits until it is. On a device that hangs this does not return: a caller that needs a deadline polls Reached.
+  // Waits until the work before it is done. Does not return on a device that hangs: a caller with a deadline polls
+  // Reached.
   virtual absl::Status Wait() const = 0;
-  // Polls for at most `seconds`: true once the work is done, or will not be because the device has failed.
+  // Polls for at most `seconds`; true once the work is done, or never will be because the device has failed.
   bool SettledWithin(double seconds) const;
   // Seconds from `earlier`, of the same device, to this event, by the device's clock; both must have been reached.
   virtual double SecondsSince(const Event& earlier) const = 0;
@@ -48,13 +49,14 @@ class Event {
 class Stream {
  public:
   virtual ~Stream() = default;
-  // Waits for everything enqueued; returns the first failure since the last call.
+  // Waits for everything enqueued; returns the first failure since the last Synchronize.
   virtual absl::Status Synchronize() = 0;
-  // The first failure since then, if one is known yet; it is kept.
+  // The first failure since the last Synchronize, as far as is known yet. Does not clear it.
   virtual absl::Status failure() const = 0;
   // Marks everything enqueued so far.
   virtual std::shared_ptr<Event> Record() = 0;
-  // What is enqueued from now on runs after `event`, of any stream of the same device. Does not hold up the host.
+  // Makes what is enqueued from now on run after `event`, from any stream of the same device. Does not hold up the
+  // host.
   virtual void Wait(const Event& event) = 0;
 };
 
@@ -76,7 +78,7 @@ class Device {
   virtual std::string kind() const = 0;         // "cpu" | "cuda", as --device spells it
   virtual std::string description() const = 0;  // model, instruction set or compute capability, threads or UUID
   // What the bits of its ops' results depend on besides their inputs: model, instruction set, libraries. In a fixed
-  // order. The first call settles PinInstructionSet.
+  // order. After the first call PinInstructionSet comes too late.
   virtual std::vector<Fact> arithmetic() const { return {}; }
   // Distinguishes this device from all others, however it is numbered; empty where sharing a device is not a conflict.
   virtual std::string unique_id() const = 0;
@@ -96,7 +98,8 @@ class Device {
   // Whether the host can read and write the device's memory in place, as soon as an op returns.
   virtual bool host_addressable() const = 0;
 
-  // FLOP/s of dense matrix products in this type by the datasheet; 0 where none gives it, and it must be measured.
+  // FLOP/s of dense matrix products in this type by the datasheet; 0 where no datasheet gives them and they must be
+  // measured.
   virtual double datasheet_flops(DType dtype) const = 0;
   // nullopt where the device's memory is the host's.
   virtual std::optional<DeviceMemory> memory() const = 0;
@@ -104,7 +107,7 @@ class Device {
   virtual Ops& ops() = 0;
 
   // The host as a device of its own: its ops work on memory from ReserveHost, with this worker's share of the cores. A
-  // CPU's is the device itself.
+  // CPU device returns itself.
   virtual Device& host() = 0;
 };
 
@@ -117,14 +120,14 @@ struct DeviceOptions {
 // The kinds this build supports.
 std::vector<std::string> DeviceKindsBuilt();
 
-// What `kind` ("auto", "cpu" or "cuda") means on this machine: auto is cuda if there is a GPU, else cpu.
+// The kind that `kind` ("auto", "cpu" or "cuda") stands for on this machine: auto is cuda if there is a GPU, else cpu.
 // InvalidArgument for an unknown name, FailedPrecondition when the kind is not in this build or has no hardware
 // here. Cheap: nothing is set up on the device.
 absl::StatusOr<std::string> ResolveDeviceKind(const std::string& kind);
 
-// The best instruction set that the CPU's ops of this process use from now on: auto (the CPU's best), sse4 (the
-// least that oneDNN has), avx2, avx512 (without bf16 instructions) or amx (with them). To be called before any op runs.
-// InvalidArgument for another word, FailedPrecondition where the CPU has less, or ops have run already.
+// Limits the CPU ops of this process to `isa` from now on: auto (the CPU's best), sse4 (the least that oneDNN has),
+// avx2, avx512 (without bf16 instructions) or amx (with them). Call it before any op runs. InvalidArgument for another
+// word, FailedPrecondition where the CPU lacks the set or ops have run already.
 absl::Status PinInstructionSet(const std::string& isa);
 
 // Errors as from ResolveDeviceKind, and any error from setting up the device.

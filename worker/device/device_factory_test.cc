@@ -36,7 +36,8 @@ TEST(DeviceFactoryTest, SaysWhatIsWrong) {
   EXPECT_EQ(CreateDevice({.kind = "cpu", .threads = 0}).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-// As under a limit on processes or memory: a stack is as large as the address space, however much may be overcommitted.
+// Simulates a limit on processes or memory: a stack as large as the address space cannot be had, however much memory
+// may be overcommitted.
 TEST(DeviceFactoryTest, ThreadsThatCannotStartAreCounted) {
   pthread_attr_t usual, huge;
   ASSERT_EQ(pthread_getattr_default_np(&usual), 0);

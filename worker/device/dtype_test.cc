@@ -8,7 +8,7 @@
 namespace zerofleet::device {
 namespace {
 
-// What a binary16 stands for, from its definition.
+// The value of a binary16, from its definition.
 double Meaning(uint16_t bits) {
   const int exponent = (bits >> 10) & 0x1f, fraction = bits & 0x3ff;
   const double magnitude = exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);

@@ -17,8 +17,8 @@ struct FloatMath {
   ZF_HOST_DEVICE static float NegMulAdd(float a, float b, float c) { return std::fmaf(-a, b, c); }
   ZF_HOST_DEVICE static float Min(float a, float b) { return b < a ? b : a; }
   ZF_HOST_DEVICE static float Sqrt(float x) { return std::sqrt(x); }
-  // On a GPU the short forms: a few instructions instead of about forty, within 2 + 1.2 |x| and 2 units in the last
-  // place.
+  // GPUs use the short forms: a few instructions instead of about forty. Exp is within 2 + 1.2 |x| units in the last
+  // place, Reciprocal within 2.
 #ifdef __CUDA_ARCH__
   __device__ static float Exp(float x) { return __expf(x); }
   __device__ static float Reciprocal(float x) { return __fdividef(1.0f, x); }

@@ -6,7 +6,7 @@
 namespace zerofleet::device {
 namespace {
 
-// Answers NotReady `looks` times, then `end`.
+// Returns false `looks` times, then `end`.
 class CountingEvent : public Event {
  public:
   CountingEvent(int looks, absl::StatusOr<bool> end) : looks_(looks), end_(std::move(end)) {}

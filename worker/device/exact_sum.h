@@ -1,8 +1,8 @@
-// A sum of doubles without rounding: the same whatever the order in which they are added, and however they are divided
-// among ranks, threads or blocks of a kernel. Rounded once, when it is read.
+// A sum of doubles without rounding: the same in whatever order they are added, and however they are divided among
+// ranks, threads or blocks of a kernel. It is rounded once, when it is read.
 //
-// The sum is an integer in units of 2^kLowest, in limbs of 32 bits that are kept in 64: so that many may be added
-// before any carry is passed on. Runs on the host and in kernels.
+// The sum is an integer in units of 2^kLowest, in limbs of 32 bits. Each limb is kept in 64, so that many values may be
+// added before any carry is passed on. Runs on the host and in kernels.
 #ifndef ZEROFLEET_WORKER_DEVICE_EXACT_SUM_H_
 #define ZEROFLEET_WORKER_DEVICE_EXACT_SUM_H_
 
@@ -21,27 +21,28 @@ struct ExactSum {
   // How many doubles may be added before Normalize.
   static constexpr int64_t kMostAdded = int64_t{1} << 29;
 
-  // The bits of a value below 2^kLowest are cut off, of each value alike. From 2^kMost on a value is infinite.
+  // Bits of a value below 2^kLowest are cut off before it is added. From 2^kMost on a value is infinite.
   static constexpr int kMost = 308;
 
   int64_t limbs[kLimbs] = {};
-  uint32_t infinite = 0;  // 1: +, 2: -, of any value added
+  uint32_t infinite = 0;  // 1: a +infinity was added, 2: a -infinity, 3: both
   uint32_t nan = 0;
 
   ZF_HOST_DEVICE void Add(double value);
   ZF_HOST_DEVICE void Add(const ExactSum& other);  // both normalized; so is the result
-  // Passes carries on: every limb but the last is in [0, 2^32).
+  // Passes carries on; afterwards every limb but the last is in [0, 2^32).
   ZF_HOST_DEVICE void Normalize();
-  // The nearest double, of two the even one.
+  // The nearest double; of two equally near ones the even one.
   ZF_HOST_DEVICE double Value() const;
 };
 
-// Squares are summed in blocks of so many elements, each a double, and the blocks exactly. Every rank's shard begins at
-// a multiple of it (coordinator/partition.h), so that blocks never depend on the number of ranks.
+// Squares are summed in blocks of this many elements, each block in double; the blocks' sums are added exactly. Every
+// rank's shard begins at a multiple of it (coordinator/partition.h), so that blocks never depend on the number of
+// ranks.
 inline constexpr int64_t kSquaresTogether = 32;
 
-// The squares of up to kSquaresTogether floats, in one order. A float's square is exact in double, so that a fused
-// multiplication changes no bit.
+// The sum of the squares of up to kSquaresTogether floats, in a fixed order. A float's square is exact in double, so
+// that a fused multiplication changes no bit.
 ZF_HOST_DEVICE inline double BlockOfSquares(const float* x, int64_t count) {
   constexpr int kLanes = 8;
   double sums[kLanes] = {};
@@ -60,7 +61,7 @@ ZF_HOST_DEVICE inline double BlockOfSquares(const float* x, int64_t count) {
 }
 
 ZF_HOST_DEVICE inline void ExactSum::Add(double value) {
-  constexpr int kMantissaBits = 52, kExponentMask = 0x7ff, kBias = 1075;  // of the mantissa's lowest bit
+  constexpr int kMantissaBits = 52, kExponentMask = 0x7ff, kBias = 1075;  // for the mantissa's lowest bit
   constexpr uint64_t kLimbMask = 0xffffffff;
   const uint64_t bits = std::bit_cast<uint64_t>(value);
   const bool negative = (bits >> 63) != 0;
@@ -105,7 +106,7 @@ ZF_HOST_DEVICE inline void ExactSum::Normalize() {
 }
 
 ZF_HOST_DEVICE inline double ExactSum::Value() const {
-  constexpr uint64_t kHalf = 0x400, kRest = 0x7ff;  // of the 11 bits by which 64 are more than a mantissa
+  constexpr uint64_t kHalf = 0x400, kRest = 0x7ff;  // in the 11 of 64 bits that a mantissa has no room for
   constexpr int kRestBits = 11;
   if (nan != 0 || infinite == 3) return std::numeric_limits<double>::quiet_NaN();
   const double infinity = std::numeric_limits<double>::infinity();

@@ -21,14 +21,14 @@ double ExactSumOf(const std::vector<double>& values) {
   return sum.Value();
 }
 
-// The nearest double of a number of units of 2^`exponent`, by the compiler's own conversion.
+// The double nearest to units * 2^`exponent`, by the compiler's own conversion.
 double Rounded(Integer units, int exponent) {
   const bool negative = units < 0;
   auto left = static_cast<unsigned __int128>(negative ? -units : units);
   int shift = 0;
   bool lost = false;
   for (; left >> 62 != 0; left >>= 1, ++shift) lost = lost || (left & 1) != 0;
-  // A bit that stands for all that was cut off; the conversion rounds to the nearest, of two to the even one.
+  // The lowest bit stands for all bits that were cut off; the conversion rounds to nearest, ties to even.
   const double value =
       std::ldexp(static_cast<double>(static_cast<int64_t>(left) | static_cast<int64_t>(lost)), shift + exponent);
   return negative ? -value : value;
@@ -37,7 +37,7 @@ double Rounded(Integer units, int exponent) {
 TEST(ExactSum, AgreesWithIntegersInAnyOrder) {
   std::mt19937_64 random(1);
   for (int round = 0; round < 200; ++round) {
-    constexpr int kSpread = 60, kCount = 300;  // 113 bits and what 300 of them carry
+    constexpr int kSpread = 60, kCount = 300;  // 113 bits, and the carry of 300 such numbers
     const int lowest = static_cast<int>(random() % 400) - 300;
     std::vector<double> values;
     Integer units = 0;

@@ -1,4 +1,4 @@
-// What has crossed the link between a device's memory and the host's, of what a run keeps on the other side.
+// Copies between a device's memory and the host's of data that a run keeps on the other side.
 #ifndef ZEROFLEET_WORKER_DEVICE_LINK_TRAFFIC_H_
 #define ZEROFLEET_WORKER_DEVICE_LINK_TRAFFIC_H_
 

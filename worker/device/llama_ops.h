@@ -1,4 +1,4 @@
-// The ops that the Llama family needs beside those of ops.h: RMS norm, rotary positions, the gate of SwiGLU.
+// The ops that the Llama family needs in addition to those of ops.h: RMS norm, rotary positions, the gate of SwiGLU.
 #ifndef ZEROFLEET_WORKER_DEVICE_LLAMA_OPS_H_
 #define ZEROFLEET_WORKER_DEVICE_LLAMA_OPS_H_
 
@@ -26,21 +26,21 @@ struct RmsNormBackwardArguments {
   Tensor gamma;             // (C)
   const float* rstd;        // (M), from the forward
   Tensor dx;                // (M,C), added to
-  float* dgamma = nullptr;  // (C), added to; null: it is not wanted
+  float* dgamma = nullptr;  // (C), added to; null: not wanted
 };
 
 struct RotateArguments {
   int64_t batch, time;
-  int64_t heads, head_size;            // of each row, those at its beginning
-  int64_t columns;                     // of a row
+  int64_t heads, head_size;            // the heads to turn, at the beginning of each row
+  int64_t columns;                     // elements per row of x
   std::span<const float> frequencies;  // head_size / 2 angles per position, on the host
   int64_t past = 0;                    // position of each sequence's first row
-  bool back;                           // by the angles' negatives: the gradient of the rotation
+  bool back;                           // turn by the angles' negatives: the gradient of the rotation
   Tensor x;                            // (B,T,columns), in place
-  const int32_t* starts = nullptr;     // (B,T): the position that counts as 0 for each; null: the first
+  const int32_t* starts = nullptr;     // (B,T): for each token the position that counts as 0; null: the first
 };
 
-// A token's row holds heads of queries, keys and values. gammas(2,head_size) are the queries' and the keys'.
+// A token's row holds heads of queries, keys and values. gammas(2,head_size) holds the queries' gamma, then the keys'.
 struct HeadNormForwardArguments {
   int64_t m;
   int64_t heads, kv_heads, head_size;
@@ -57,12 +57,12 @@ struct HeadNormBackwardArguments {
   Tensor x, gammas;   // as the forward had them
   const float* rstd;  // from the forward
   Tensor dy;          // as x: overwritten by x's gradient
-  float* dgammas;     // (2,head_size), added to; null: they are not wanted
+  float* dgammas;     // (2,head_size), added to; null: not wanted
 };
 
 struct GateForwardArguments {
   int64_t m, n;
-  Tensor x;  // (M,2N): what is activated, and what that is multiplied by
+  Tensor x;  // (M,2N): per row the N values to activate, then their factors
   Tensor y;  // (M,N), overwritten
 };
 
@@ -79,11 +79,11 @@ class LlamaOps {
 
   // y = x * rstd * gamma (Zhang and Sennrich 2019); statistics are fp32.
   virtual void RmsNormForward(Stream&, const RmsNormForwardArguments&) = 0;
-  // dx(M,C) += the gradient through the norm; dgamma(C) +=.
+  // dx(M,C) += the gradient through the norm; dgamma(C) += gamma's gradient.
   virtual void RmsNormBackward(Stream&, const RmsNormBackwardArguments&) = 0;
 
-  // Turns element i and i + head_size / 2 of each head by position * frequencies[i], positions from `past` (Su et al.
-  // 2021; halves as Hugging Face stores them). Angles are fp32.
+  // Turns elements i and i + head_size / 2 of each head by position * frequencies[i]; positions begin at `past` (Su et
+  // al. 2021; halves as Hugging Face stores them). Angles are fp32.
   virtual void Rotate(Stream&, const RotateArguments&) = 0;
 
   // Each head of queries and keys through an RMS norm; values are copied.

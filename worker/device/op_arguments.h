@@ -1,5 +1,5 @@
-// What the ops of ops.h are given. Its legend of shapes and its rules of types hold here: a Tensor without a type is of
-// the compute type, every pointer is a device pointer.
+// The arguments of the ops in ops.h. Its legend of shapes and its rules for types hold here: a Tensor without a stated
+// type has the compute type, and every pointer is a device pointer.
 #ifndef ZEROFLEET_WORKER_DEVICE_OP_ARGUMENTS_H_
 #define ZEROFLEET_WORKER_DEVICE_OP_ARGUMENTS_H_
 
@@ -75,7 +75,7 @@ struct LayerNormBackwardArguments {
   const float* mean;        // (M), from the forward
   const float* rstd;        // (M), from the forward
   Tensor dx;                // (M,C), added to
-  float* dgamma = nullptr;  // (C), added to; both null: they are not wanted
+  float* dgamma = nullptr;  // (C), added to; both null: not wanted
   float* dbeta = nullptr;   // (C), added to
 };
 
@@ -83,9 +83,9 @@ struct LayerNormBackwardArguments {
 
 struct AttentionShape {
   int64_t batch, time, heads, head_size;
-  int64_t kv_heads = heads;  // of keys and values; every heads / kv_heads query heads share one
+  int64_t kv_heads = heads;  // heads of keys and values; every heads / kv_heads consecutive query heads share one
 
-  int64_t columns() const { return (heads + 2 * kv_heads) * head_size; }  // of queries, keys and values
+  int64_t columns() const { return (heads + 2 * kv_heads) * head_size; }  // queries, keys and values of a token
 };
 
 struct AttentionForwardArguments {
@@ -94,8 +94,8 @@ struct AttentionForwardArguments {
   Tensor out;        // (B,T,H*D), overwritten
   float* logsumexp;  // (B,H,T), overwritten
   void* scratch;     // AttentionScratchBytes(shape)
-  // (B,T): the first position that each position sees, not above it and not falling within a sequence, as where
-  // documents lie one behind another; null: 0.
+  // (B,T): the first position that each position sees, as where several documents lie in one sequence. It is at most
+  // the position itself and never falls within a sequence. Null: 0.
   const int32_t* starts = nullptr;
 };
 
@@ -118,7 +118,7 @@ struct EmbeddingForwardArguments {
   Tensor wte;             // (V,C)
   Tensor wpe;             // (T_max,C), T_max >= T; may be null
   Tensor x;               // (B,T,C), overwritten
-  // (B,T): the position in the sequence that counts as 0 for each; null: the first.
+  // (B,T): for each token the position in the sequence that counts as 0; null: the first.
   const int32_t* starts = nullptr;
 };
 
@@ -133,14 +133,15 @@ struct EmbeddingBackwardArguments {
 
 // --- Output head
 
-// What makes a token's logits their gradient again, from exp(logit - largest); the factor is as the device has it.
+// What is kept of a token's softmax to compute the logits' gradient again: from exp(logit - largest) and `factor`,
+// whose meaning differs between devices.
 struct LogitsGradient {
   float largest, factor;
 };
 
-// What a training loss has beside the cross-entropy (Szegedy et al. 2016, §7; Chowdhery et al. 2022, §5): of a token
-// (1 - label_smoothing) * -log p[target] + label_smoothing * the mean over the vocabulary of -log p + z_loss * (log of
-// the softmax's denominator)^2.
+// What a training loss has beside the cross-entropy (Szegedy et al. 2016, §7; Chowdhery et al. 2022, §5). A token's
+// loss is (1 - label_smoothing) * -log p[target] + label_smoothing * (the mean over the vocabulary of -log p) + z_loss
+// * (log of the softmax's denominator)^2.
 struct LossTerms {
   float label_smoothing = 0, z_loss = 0;
 
@@ -152,8 +153,8 @@ struct CrossEntropyArguments {
   Tensor x;                        // (M,C)
   Tensor w;                        // (V,C)
   const int32_t* targets;          // (M), each in [0, V), or -1: the token does not count
-  const float* gradient_scale;     // one; read if dx is set
-  double* loss_sum;                // one, overwritten
+  const float* gradient_scale;     // one value; read if dx is set
+  double* loss_sum;                // one value, overwritten
   Tensor dx = {};                  // (M,C), overwritten; null for the loss alone
   float* dw = nullptr;             // (V,C), added to if dx is set; may be null if `kept` is set
   void* scratch;                   // CrossEntropyScratchBytes(m, c, vocab, x.dtype)
@@ -161,26 +162,27 @@ struct CrossEntropyArguments {
   LossTerms terms = {};
 };
 
-// to(M, to_columns) = or, with `add`, += scale * from(M, from_columns), of N columns of each.
+// N columns of `to`(M, to_columns), from to_first on, become (with `add`: += ) scale * the N columns of `from`(M,
+// from_columns) from from_first on.
 struct ColumnsArguments {
   int64_t m, n;
   Tensor from;
   int64_t from_columns, from_first = 0;
   float scale = 1;
   bool add = false;
-  Tensor to;  // of from's type
+  Tensor to;  // same type as `from`
   int64_t to_columns, to_first = 0;
 };
 
 // --- Flat vectors
 
-// A run of elements of a flat vector with one rule of weight decay.
+// Consecutive elements of a flat vector, all with or all without weight decay.
 struct DecaySegment {
   int64_t offset, count;
   bool decay;
 };
 
-// Vectors are indexed by the segments' offsets; segments are in order, next to one another.
+// The segments' offsets index all vectors. Segments are in order, and each begins where the one before ends.
 struct AdamWArguments {
   std::span<const DecaySegment> segments;  // in host memory
   const StepControl* control;
@@ -191,7 +193,7 @@ struct AdamWArguments {
   Tensor parameter;   // overwritten; may be master itself where it is fp32
 };
 
-// As AdamWArguments.
+// Members as in AdamWArguments.
 struct SgdArguments {
   std::span<const DecaySegment> segments;
   const StepControl* control;
@@ -212,7 +214,7 @@ struct AverageArguments {
 struct FillNormalArguments {
   int64_t count;
   uint64_t seed, stream_id;
-  int64_t first;  // number of to[0] in the stream, >= 0
+  int64_t first;  // index of to[0] in the stream, >= 0
   float deviation;
   float* to;  // (count), overwritten
 };
@@ -222,22 +224,22 @@ struct FillNormalArguments {
 struct SumScalarsArguments {
   const double* losses;  // (loss_count)
   const double* weights =
-      nullptr;  // (loss_count): what each of them is divided by; null: known beforehand (StepRule::tokens)
+      nullptr;  // (loss_count): what each loss is divided by; null: known beforehand (StepRule::tokens)
   int64_t loss_count;
   const double* squares;  // (square_count)
   int64_t square_count;
   uint64_t flags;
-  StepScalars* mine;  // one, overwritten
+  StepScalars* mine;  // one value, overwritten
 };
 
 struct SumExactScalarsArguments {
   const double* losses;             // (loss_count)
-  const double* weights = nullptr;  // as above
+  const double* weights = nullptr;  // as in SumScalarsArguments
   int64_t loss_count;
   const ExactSum* squares;  // (square_count), normalized
   int64_t square_count;
   uint64_t flags;
-  ExactScalars* mine;  // one, overwritten
+  ExactScalars* mine;  // one value, overwritten
 };
 
 }  // namespace zerofleet::device

@@ -35,8 +35,7 @@ class Ops {
 
   // y(M,N) = x(M,K) w^T + bias(N) + residual(M,N); bias and residual may be null.
   virtual void LinearForward(Stream&, const LinearForwardArguments&) = 0;
-  // before(M,N) = x(M,K) w^T + bias(N), y(M,N) = gelu(before), of what is stored: GeluForward gives the same bits
-  // again.
+  // before(M,N) = x(M,K) w^T + bias(N), y(M,N) = gelu(before as stored), so that GeluForward gives the same bits again.
   virtual void LinearGeluForward(Stream&, const LinearGeluForwardArguments&) = 0;
   // dx(M,K) = dy(M,N) w, overwritten.
   virtual void LinearBackwardInput(Stream&, const LinearBackwardInputArguments&) = 0;
@@ -48,52 +47,53 @@ class Ops {
   // --- Element-wise. GELU is the tanh approximation (Hendrycks and Gimpel 2016), as GPT-2 uses it.
 
   virtual void GeluForward(Stream&, int64_t count, Tensor x, Tensor y) = 0;
-  // Columns of a matrix, times a factor, in place of those of another or added to them.
+  // Columns of a matrix, times a factor, replace those of another matrix or are added to them.
   virtual void Columns(Stream&, const ColumnsArguments&) = 0;
 
   // --- Layer norm over the last axis (C); mean and rstd are fp32 (M), written by the forward, read by the backward.
 
   virtual void LayerNormForward(Stream&, const LayerNormForwardArguments&) = 0;
-  // dx(M,C) += the gradient through the norm (the residual path's gradient is already in dx); dgamma(C), dbeta(C) +=.
+  // dx(M,C) += the gradient through the norm (the residual path's gradient is already in dx); dgamma(C), dbeta(C) +=
+  // theirs.
   virtual void LayerNormBackward(Stream&, const LayerNormBackwardArguments&) = 0;
 
   // --- Causal self-attention. qkv is (B,T,(H+2G)D): queries of H heads, keys and values of G, side by side, heads
   // contiguous in each; H/G consecutive heads of queries share one of keys and values. Scores are scaled by 1/sqrt(D).
   // Never holds more than one tile of scores per thread.
 
-  // out(B,T,HD); logsumexp(B,H,T) fp32 is kept for the backward. Arguments `starts`, here and below, are the CPU's
-  // alone.
+  // out(B,T,HD); logsumexp(B,H,T) fp32 is kept for the backward. Only the CPU's ops take `starts`, here and below.
   virtual void AttentionForward(Stream&, const AttentionForwardArguments&) = 0;
-  // dqkv(B,T,(H+2G)D) overwritten; what heads of a group give to dk and dv is added up in their order.
+  // dqkv(B,T,(H+2G)D) overwritten; what the query heads of a group add to dk and dv is added up in the order of the
+  // heads.
   virtual void AttentionBackward(Stream&, const AttentionBackwardArguments&) = 0;
-  // Bytes that either direction needs, for all threads together.
+  // Bytes that the forward or the backward needs, whichever is more, for all threads together.
   virtual int64_t AttentionScratchBytes(const AttentionShape&) const = 0;
 
   // --- Embeddings.
 
-  // x(M,C) = wte[token] + wpe[position], or without the latter where wpe is null; tokens (B,T) int32, each in [0, V),
+  // x(M,C) = wte[token] + wpe[position], or wte[token] alone where wpe is null; tokens (B,T) int32, each in [0, V),
   // checked by the data source.
   virtual void EmbeddingForward(Stream&, const EmbeddingForwardArguments&) = 0;
-  // dwte(V,C) += and, unless it is null, dwpe(T_max,C) +=, fp32, in token order.
+  // Adds dx to dwte(V,C) and, unless it is null, to dwpe(T_max,C): fp32, in token order.
   virtual void EmbeddingBackward(Stream&, const EmbeddingBackwardArguments&) = 0;
 
   // --- Output head with softmax cross-entropy, fused and chunked over tokens so that at most
   // CrossEntropyScratchBytes of logits exist at once.
 
   // *loss_sum = sum over M tokens of -log softmax(x w^T)[target], in nats, accumulated in double (a device pointer). A
-  // token whose target is -1 has no loss, and no gradient.
+  // token whose target is -1 has no loss and no gradient.
   // If dx is set, the backward runs too: dx(M,C) = and dw(V,C) += gradients of loss_sum * *gradient_scale (a device
   // pointer too, since the loss scale is decided there).
   virtual void CrossEntropy(Stream&, const CrossEntropyArguments&) = 0;
   virtual int64_t CrossEntropyScratchBytes(int64_t m, int64_t c, int64_t vocab, DType dtype) const = 0;
 
-  // --- The same for a part of the vocabulary (vocabulary_ops.h).
+  // --- Embeddings and output head for a part of the vocabulary (vocabulary_ops.h).
   virtual VocabularyOps& vocabulary() = 0;
 
   // --- Gradients of parameters in bands of rows (band_ops.h).
   virtual BandOps& bands() = 0;
 
-  // --- What only one family needs (llama_ops.h).
+  // --- Ops that only the Llama family needs (llama_ops.h).
   virtual LlamaOps& llama() = 0;
 
   // --- Attention to keys and values that are kept (cache_ops.h).
@@ -107,42 +107,43 @@ class Ops {
   virtual void Accumulate(Stream&, int64_t count, Tensor from, float* accumulator) = 0;
   // *sum = sum of squares, in double, in an order that depends on `count` alone.
   virtual void SumSquares(Stream&, int64_t count, Tensor x, double* sum) = 0;
-  // *sum = the sum without rounding of BlockOfSquares (exact_sum.h), normalized: of blocks of kSquaresTogether of which
-  // x[0] is at `place`, so that the first and the last may be shorter. The same bits on every device.
+  // *sum = the sum without rounding of BlockOfSquares (exact_sum.h) over x, normalized. x[0] is element `place` of a
+  // vector that is cut into blocks of kSquaresTogether, so x's first and last block may be shorter. The same bits on
+  // every device.
   virtual void SumSquaresExactly(Stream&, int64_t count, const float* x, int64_t place, ExactSum* sum) = 0;
   virtual void Zero(Stream&, void* data, int64_t bytes) = 0;
   virtual void Fill(Stream&, int64_t count, float value, float* to) = 0;
-  // AdamW (Loshchilov and Hutter 2019) with decoupled decay, as PyTorch applies it: master, exp_avg and exp_avg_sq
-  // (fp32) updated in place from gradient, then parameter = master converted, over the segments' elements (segments in
-  // order, next to one another). Factors, and whether to do anything at all, come from `control` on the device.
-  // parameter.data may be master itself when it is fp32.
+  // AdamW (Loshchilov and Hutter 2019) with decoupled decay, as PyTorch applies it, over the segments' elements:
+  // master, exp_avg and exp_avg_sq (fp32) are updated in place from gradient, then parameter = master converted.
+  // Factors, and whether to do anything at all, come from `control` on the device. parameter.data may be master itself
+  // when it is fp32.
   virtual void AdamW(Stream&, const AdamWArguments&) = 0;
-  // As AdamW, the rule being SGD with momentum as torch.optim.SGD computes it without dampening and without Nesterov's
-  // variant: where a segment decays, weight_decay * master is added to the clipped gradient (L2, coupled); momentum =
-  // momentum * factor + gradient; master -= learning rate * momentum.
+  // As AdamW, but by SGD with momentum as torch.optim.SGD computes it without dampening and without Nesterov's variant:
+  // where a segment decays, weight_decay * master is added to the clipped gradient (L2, coupled); momentum = momentum *
+  // factor + gradient; master -= learning rate * momentum.
   virtual void Sgd(Stream&, const SgdArguments&) = 0;
-  // average += average_share * (weights - average), as torch.lerp has it, unless the step is skipped. The CPU's alone:
-  // averages are kept on the host.
+  // average += average_share * (weights - average), as torch.lerp has it, unless the step is skipped. Only the CPU has
+  // this op: averages are kept on the host.
   virtual void Average(Stream&, const AverageArguments&) { ZF_CHECK(false); }
-  // to[i] = mean 0, deviation `deviation`, from a counter-based generator: element i of the result depends only on
+  // to[i] = a normal number of mean 0 and deviation `deviation`, from a counter-based generator: it depends only on
   // (seed, stream_id, first + i), so any rank can fill any range.
   virtual void FillNormal(Stream&, const FillNormalArguments&) = 0;
 
   // --- The step's own numbers (step_control.h). They stay on the device, so that the host need not wait for them.
 
-  // control->gradient_scale for the backward passes of a step.
+  // Sets control->gradient_scale for the backward passes of a step.
   virtual void BeginStep(Stream&, double tokens, StepControl* control) = 0;
   // *mine = the sums of `losses` and `squares`, each in order, and `flags`.
   virtual void SumScalars(Stream&, const SumScalarsArguments&) = 0;
   // Adds up the ranks' scalars in order and decides clipping, the update's factors and the next loss scale.
   virtual void DecideStep(Stream&, const StepScalars* ranks, int64_t count, const StepRule& rule,
                           StepControl* control) = 0;
-  // The same of sums without rounding.
+  // As SumScalars and DecideStep, with sums without rounding.
   virtual void SumExactScalars(Stream&, const SumExactScalarsArguments&) = 0;
   virtual void DecideStep(Stream&, const ExactScalars* ranks, int64_t count, const StepRule& rule,
                           StepControl* control) = 0;
 
-  // --- What is slow.
+  // --- Shapes that run slowly.
 
   // Shapes that this backend's libraries have refused since the last call, each once in the ops' lifetime. A backend
   // without such libraries has none.

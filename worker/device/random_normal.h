@@ -38,7 +38,7 @@ ZF_HOST_DEVICE inline FourNormals NormalsOfBlock(uint64_t seed, uint64_t stream_
   const PhiloxWords words = Philox(seed, stream_id, block);
   FourNormals normals;
   for (int pair = 0; pair < 2; ++pair) {
-    // Half a step in from both ends, so the logarithm never gets 0.
+    // Half a step in from both ends of [0, 1], so that the logarithm's argument is never 0.
     const double radius = std::sqrt(-2.0 * std::log((words.word[2 * pair] + 0.5) * 0x1p-32));
     const double angle = kTwoPi * ((words.word[2 * pair + 1] + 0.5) * 0x1p-32);
     normals.value[2 * pair] = static_cast<float>(deviation * radius * std::cos(angle));

@@ -1,11 +1,12 @@
 // The numbers of an optimizer step that decide the next one: loss, norm, clipping, loss scale, and whether to update.
 //
 // They live in device memory and are computed there (Ops::BeginStep, SumScalars, DecideStep), by the functions below,
-// which run both on the host and in kernels. So a device that runs behind the host never waits for it within a step.
+// which run both on the host and in kernels. So neither a device that runs behind the host nor the host waits for the
+// other within a step.
 //
-// What is decided by them is data of the room that owns it, worker/optim: the hyperparameters of a step (step_rule.h)
-// and the policy of loss scaling (loss_scaling.h). Nothing here knows which optimizer runs: each one's kernel reads the
-// factors that it needs.
+// What they decide by is data that worker/optim owns: a step's hyperparameters (step_rule.h) and the policy of loss
+// scaling (loss_scaling.h). Nothing here knows which optimizer runs: each optimizer's kernel reads the factors that it
+// needs.
 #ifndef ZEROFLEET_WORKER_DEVICE_STEP_CONTROL_H_
 #define ZEROFLEET_WORKER_DEVICE_STEP_CONTROL_H_
 
@@ -17,15 +18,15 @@
 
 namespace zerofleet::device {
 
-// A step's scalars of one rank, or their sums over all.
+// One rank's scalars of a step, or their sums over all ranks.
 struct StepScalars {
   double loss_sum = 0;      // over this rank's tokens, nats
-  double squared_norm = 0;  // of the gradients this rank owns, scaled
+  double squared_norm = 0;  // sum of squares of the gradients this rank owns, with the loss scale in them
   uint64_t flags = 0;       // or-ed over the ranks
-  double weight = 0;        // what the loss is to be divided by, where only the passes tell (StepRule::tokens)
+  double weight = 0;        // what the loss is to be divided by, where only the passes report it (StepRule::tokens)
 };
 
-// The same as sums without rounding, which do not depend on how many ranks there are (reduce.order: samples).
+// StepScalars as sums without rounding, which do not depend on the number of ranks (reduce.order: samples).
 struct ExactScalars {
   ExactSum loss_sum, squared_norm, weight;
   uint64_t flags = 0;
@@ -35,45 +36,45 @@ struct ExactScalars {
 // stays as it was, and a dynamic scale is halved.
 struct LossScaling {
   bool dynamic = false;  // false: the scale stays as it is
-  double first = 1;      // of a new run
+  double first = 1;      // the scale that a new run begins with
   double most = 1;
   int64_t clean_steps_to_double = 0;
 };
 
 // What the host knows about a step beforehand. A hyperparameter that an optimizer does not have is 0.
 struct StepRule {
-  double tokens;     // of the global batch; 0: the sum of the passes' weights, which gradients are not divided by yet
-  double grad_clip;  // largest global L2 norm; 0: no limit
+  double tokens;     // in the global batch; 0: the sum of the passes' weights, by which gradients are not divided yet
+  double grad_clip;  // largest global L2 norm of the gradient; 0: no limit
   LossScaling loss_scaling;
   double learning_rate;
   double beta1 = 0, beta2 = 0, epsilon = 0, momentum = 0, weight_decay = 0;
   double ema_decay = 0;      // 0: no average is kept
-  int64_t ema_start = 0;     // the last update after which the average is the weights themselves
+  int64_t ema_start = 0;     // up to and including this update the average is the weights themselves
   bool looks_ahead = false;  // see UpdateFactors
 };
 
 // The constants of an update, computed once per step in double.
 struct UpdateFactors {
-  float gradient_scale;  // clipping, and the loss scale taken back
+  float gradient_scale;  // the clip coefficient over the loss scale
   float one_minus_beta1, beta2, one_minus_beta2, epsilon;
-  float step_size;         // the learning rate, over the correction of an average that began at zero (1 - beta1^t)
+  float step_size;         // learning rate / (1 - beta1^t), which corrects exp_avg for having begun at zero
   float sqrt_correction2;  // sqrt(1 - beta2^t)
   float momentum;
   float weight_decay;
   float decay;  // 1 - learning_rate * weight_decay: the weight's factor where decay is decoupled from the gradient
-  float average_share;  // how much of the way to the new weights their average goes; 1: they are the same
-  // The parameters are not the new weights but those that one more step with the same gradient would give: what a step
-  // that comes late is to find (docs/offload.md, "Looking ahead"). Only updates on the host read it.
+  float average_share;  // the fraction of the way to the new weights that the average moves; 1: it becomes them
+  // 1: the parameters become not the new weights but those that one more step with the same gradient would give, which
+  // a delayed step is to find (docs/offload.md, "Looking ahead"). Only updates on the host read it.
   uint32_t looks_ahead;
 };
 
 struct StepControl {
-  // Carried from step to step, and kept in checkpoints.
+  // These four are carried from step to step, and kept in checkpoints.
   double loss_scale = 1;
   int64_t clean_steps = 0;  // since the loss scale last changed
-  int64_t updates = 0;      // steps that were not skipped: the optimizer's own step count
+  int64_t updates = 0;      // steps that were not skipped: the optimizer's step count
   int64_t skipped = 0;
-  // For the step in progress.
+  // The rest belongs to the step in progress.
   float gradient_scale = 1;  // what the loss's gradient is multiplied by: loss_scale / tokens
   uint32_t apply = 0;        // 0: leave the state alone
   UpdateFactors factors = {};
@@ -92,7 +93,7 @@ ZF_HOST_DEVICE inline StepScalars SumOfScalars(const double* losses, const doubl
   return sum;
 }
 
-// In rank order, so that every rank gets the same bits.
+// Adds in rank order, so that every rank gets the same bits.
 ZF_HOST_DEVICE inline StepScalars SumOverRanks(const StepScalars* ranks, int64_t count) {
   StepScalars total;
   for (int64_t rank = 0; rank < count; ++rank) {
@@ -117,7 +118,7 @@ ZF_HOST_DEVICE inline ExactScalars ExactSumOfScalars(const double* losses, const
   return sum;
 }
 
-// Rounded once, when all ranks' are added: in any order.
+// Rounds once, when all ranks' sums are added; their order does not matter.
 ZF_HOST_DEVICE inline StepScalars SumOverRanks(const ExactScalars* ranks, int64_t count) {
   ExactScalars total;
   for (int64_t rank = 0; rank < count; ++rank) {
@@ -134,7 +135,7 @@ ZF_HOST_DEVICE inline void BeginStep(double tokens, StepControl& control) {
   control.apply = 0;
 }
 
-// `most` 0 means no limit; otherwise as PyTorch's clip_grad_norm_.
+// As PyTorch's clip_grad_norm_ with the limit `most`; 0 means no limit.
 ZF_HOST_DEVICE inline double ClipCoefficient(double norm, double most) {
   constexpr double kGuard = 1e-6;
   if (!(most > 0)) return 1.0;
@@ -175,7 +176,7 @@ ZF_HOST_DEVICE inline void NextLossScale(bool finite, const LossScaling& scaling
 
 // `total` is the sum over all ranks in rank order.
 ZF_HOST_DEVICE inline void DecideStep(const StepScalars& total, const StepRule& rule, StepControl& control) {
-  // What the loss is divided by; and its gradient, unless it has been.
+  // The loss is divided by this; so is its gradient, unless BeginStep's scale has done so.
   const double divisor = rule.tokens > 0 ? rule.tokens : total.weight;
   const double scale = rule.tokens > 0 ? control.loss_scale : control.loss_scale * total.weight;
   control.loss = total.loss_sum / divisor;

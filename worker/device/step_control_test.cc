@@ -42,7 +42,7 @@ TEST(DecideStep, NormAndClipAreOfUnscaledGradients) {
   EXPECT_NEAR(control.factors.sqrt_correction2, std::sqrt(1 - 0.99), 1e-7);
 }
 
-// A foreign model's passes tell what their loss is divided by, and its gradients are of the sum.
+// A foreign model's passes report what their loss is divided by, and its gradients are those of the summed loss.
 TEST(DecideStep, DividesByTheWeightsWhereTokensAreNotKnown) {
   const StepRule rule{.tokens = 0, .grad_clip = 1.0, .loss_scaling = {}, .learning_rate = 0.1};
   const double losses[] = {10, 15}, weights[] = {4, 6};
@@ -59,7 +59,7 @@ TEST(DecideStep, DividesByTheWeightsWhereTokensAreNotKnown) {
   EXPECT_EQ(SumOfScalars(losses, nullptr, 2, nullptr, 0, 0).weight, 0);
 }
 
-// AdamW's bias correction counts updates, not steps: a step that overflowed has made none.
+// AdamW's bias correction counts updates, not steps: a step that overflowed makes no update.
 TEST(DecideStep, TheStepAfterAnOverflowIsTheFirstUpdate) {
   const StepRule rule{.tokens = 1,
                       .grad_clip = 0,
@@ -100,13 +100,13 @@ TEST(DecideStep, LossScaleNeverFallsBelowOne) {
   EXPECT_EQ(control.skipped, 3);
 }
 
-// Without averages there is nothing to correct: the step is the learning rate, at every update.
+// Without moment averages there is no bias to correct: the step size is the learning rate, at every update.
 TEST(FactorsOf, WithoutBetasTheStepIsTheLearningRate) {
   const StepRule rule{.tokens = 1, .grad_clip = 0, .loss_scaling = {}, .learning_rate = 0.1, .momentum = 0.9};
   for (const int64_t update : {1, 2, 1000}) EXPECT_EQ(FactorsOf(rule, 1.0, update).step_size, 0.1f);
 }
 
-// As AveragedModel's first update copies the weights; updates are counted, not steps.
+// The first updates copy the weights, as that of PyTorch's AveragedModel does. Updates are counted, not steps.
 TEST(FactorsOf, AnAverageBeginsWithTheWeights) {
   StepRule rule{
       .tokens = 1, .grad_clip = 0, .loss_scaling = {}, .learning_rate = 0.1, .ema_decay = 0.9, .ema_start = 2};

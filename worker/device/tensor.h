@@ -1,4 +1,4 @@
-// A typed pointer to the elements of an array; its shape is part of what takes it.
+// A typed pointer to the elements of an array. The op that takes it knows the shape.
 #ifndef ZEROFLEET_WORKER_DEVICE_TENSOR_H_
 #define ZEROFLEET_WORKER_DEVICE_TENSOR_H_
 

@@ -9,7 +9,7 @@ namespace {
 
 int64_t Tokens(const AttentionShape& s) { return s.batch * s.time; }
 int64_t Width(const AttentionShape& s) { return s.heads * s.head_size; }
-int64_t Elements(const AttentionShape& s) { return Tokens(s) * s.columns(); }  // of queries, keys and values
+int64_t Elements(const AttentionShape& s) { return Tokens(s) * s.columns(); }  // queries, keys and values
 
 struct ForwardResult {
   std::vector<float> out, logsumexp;
@@ -105,10 +105,10 @@ TEST_P(AttentionTest, LaterTokensChangeNothing) {
   for (int64_t i = 0; i < 67 * Width(s); ++i) ASSERT_EQ(before[i], after[i]);
 }
 
-// Documents one behind another in a sequence are as each alone in a sequence of its own.
+// Documents packed into one sequence give the same as each in a sequence of its own.
 TEST_P(AttentionTest, DocumentsDoNotSeeOneAnother) {
   if (!device().host_addressable() || device().kind() != "cpu") GTEST_SKIP() << "`starts` is the CPU's";
-  constexpr int64_t kLengths[] = {3, 70, 1, 56};  // beyond a tile of queries, and within
+  constexpr int64_t kLengths[] = {3, 70, 1, 56};  // longer than a tile of queries, and shorter
   const AttentionShape packed{2, 130, 3, 10};
   const auto qkv = Random(Elements(packed), 21), dout = Random(Tokens(packed) * Width(packed), 22);
   std::vector<int32_t> starts(Tokens(packed));
@@ -143,7 +143,7 @@ TEST_P(AttentionTest, GradientMatchesFiniteDifferences) {
   if (dtype() != DType::kF32) GTEST_SKIP() << "differences are taken in fp32";
   for (const AttentionShape& s : {AttentionShape{2, 5, 3, 4}, {1, 67, 1, 2}}) {
     const auto qkv = Random(Tokens(s) * 3 * Width(s), 3), dout = Random(Tokens(s) * Width(s), 4);
-    const size_t stride = qkv.size() < 400 ? 1 : 5;  // queries, keys and values, all along the sequence
+    const size_t stride = qkv.size() < 400 ? 1 : 5;  // hits queries, keys and values all along the sequence
     ExpectGradient([&](const auto& at) { return Dot(Forward(device(), s, dtype(), at).out, dout); }, qkv,
                    Backward(device(), s, dtype(), qkv, dout), stride);
   }
@@ -201,7 +201,7 @@ TEST_P(GroupedAttentionTest, GradientMatchesFiniteDifferences) {
   }
 }
 
-// As with a copy of its keys and values for each head.
+// Sharing keys and values gives the same as a copy of them for each head.
 TEST_P(GroupedAttentionTest, IsAttentionWithSharedKeysAndValues) {
   const AttentionShape s{1, 20, 4, 8, 2}, whole{1, 20, 4, 8};
   const auto qkv = Random(Elements(s), 5);

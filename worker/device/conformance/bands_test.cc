@@ -1,4 +1,4 @@
-// Bands of gradients, put together, against the whole ones, to the bit.
+// Bands of gradients, put together, have exactly the bits of the whole gradients.
 #include "worker/device/band_ops.h"
 
 #include <algorithm>
@@ -49,8 +49,8 @@ TEST_P(BandsTest, AreTheRowsOfAWeightGradient) {
   }
 }
 
-// 700 tokens of the vocabulary: the tiles of the logits end elsewhere than those of the gradient.
-// A library may have other products for few tokens, or where strides are other than those of the whole.
+// A vocabulary of 700, so that the tiles of the logits and those of the gradient end at different places. A library may
+// use other algorithms for few tokens, or for strides other than those of the whole logits.
 class OutputBandsTest : public BandsTest {
  protected:
   void ExpectTheRowsOfTheWhole(int64_t tokens, int64_t width);
@@ -116,7 +116,7 @@ TEST_P(OutputBandsTest, AreTheRowsOfTheWhole) {
 
 TEST_P(BandsTest, AreTheRowsOfALookupsGradient) { ExpectTheRowsOfALookup({}); }
 
-// Positions that start anew with each document.
+// Positions that start at 0 with each document.
 TEST_P(BandsTest, AreTheRowsOfAPackedLookupsGradient) {
   if (device().kind() != "cpu") GTEST_SKIP() << "`starts` is the CPU's";
   ExpectTheRowsOfALookup({0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 3, 4});

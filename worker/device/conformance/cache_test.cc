@@ -1,4 +1,4 @@
-// Attention to a cache on every device: sequences that come in pieces, against the whole at once.
+// Attention to a cache on every device: sequences given in pieces, compared with the whole sequence at once.
 #include "worker/device/cache_ops.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ class CacheOpsTest : public DeviceTest {
     return Get(out);
   }
 
-  // The same in pieces, into a cache with room for `capacity` tokens.
+  // The same sequence in pieces, with a cache that has room for `capacity` tokens.
   std::vector<float> InPieces(const AttentionShape& s, const std::vector<float>& qkv, int64_t capacity,
                               const std::vector<int64_t>& pieces) {
     const int64_t cached = s.kv_heads * capacity * s.head_size;
@@ -54,7 +54,8 @@ class CacheOpsTest : public DeviceTest {
 };
 
 TEST_P(CacheOpsTest, PiecesAreTheWhole) {
-  // Equal and grouped heads, odd and wide ones, a cache that is full and one that is not.
+  // One head of keys and values per query head and per group of them, odd and wide heads, full and partly filled
+  // caches.
   for (const auto& [s, capacity] :
        {std::pair<AttentionShape, int64_t>{{1, 12, 3, 5}, 12}, {{1, 12, 6, 64, 2}, 40}, {{1, 12, 4, 72, 1}, 13}}) {
     const auto qkv = Random(s.time * s.columns(), 1);

@@ -26,7 +26,7 @@ class CrossEntropyTest : public DeviceTest {
  protected:
   std::vector<int64_t> masked_;  // tokens whose target is -1
   LossTerms terms_;
-  // dw starts at `dw_before`; with no backward, dx and dw stay as they were.
+  // dw starts at `dw_before`; without the backward, dx and dw keep their values.
   Result Run(const LossShape& s, const std::vector<float>& x, const std::vector<float>& w, float scale, bool backward,
              float dw_before) {
     auto targets = Targets(s);
@@ -93,7 +93,7 @@ LossReference InDouble(const LossShape& s, const std::vector<float>& x, const st
   return result;
 }
 
-// The last shape takes more than one chunk of logits on CPUs; chunks of GPUs are linear_test's.
+// The last shape takes more than one chunk of logits on CPUs; cuda/linear_test.cc tests chunks on GPUs.
 TEST_P(CrossEntropyTest, MatchesDouble) {
   const bool chunks = std::get<0>(GetParam()) == "cpu" && dtype() != DType::kF16;
   for (const LossShape& s : {LossShape{1, 3, 2}, {7, 20, 53}, {40, 12, 256}, {chunks ? 200 : 2, 2, 50257}}) {
@@ -120,7 +120,7 @@ TEST_P(CrossEntropyTest, TermsMatchDouble) {
       for (float& value : w) value *= 4;
       const LossReference want = InDouble(s, x, w, 0.25, masked_, terms);
       const Result got = Run(s, x, w, 0.25f, true, 0);
-      // The terms take from the largest gradient, or add to those of logits that were rounded.
+      // The terms reduce the largest gradient, with which errors are compared, or add to gradients of rounded logits.
       constexpr int kRoundings = 6;
       EXPECT_NEAR(got.loss, want.loss, (dtype() == DType::kF32 ? 1e-6 : 4e-3) * want.loss);
       ExpectClose(got.dx, want.dx, dtype(), kRoundings);
@@ -138,7 +138,7 @@ TEST_P(CrossEntropyTest, LossAloneLeavesGradientsAlone) {
   EXPECT_EQ(alone.dw, std::vector<float>(s.vocab * s.c, 3.0f));
 }
 
-// A target of -1: the loss and the gradients are those of the other tokens alone.
+// With targets of -1, the loss and the gradients are those of the other tokens alone.
 TEST_P(CrossEntropyTest, WhatDoesNotCountChangesNothing) {
   const LossShape s{9, 20, 53};
   auto x = Random(s.m * s.c, 3);

@@ -19,17 +19,17 @@ namespace zerofleet::device {
 
 std::vector<std::string> DeviceKinds();
 
-// value as `dtype` holds it.
+// `value` rounded to `dtype`.
 float Rounded(float value, DType dtype);
 
-// `count` reproducible values in [-1, 1), rounded to `dtype`; `salt` tells tensors apart.
+// `count` reproducible values in [-1, 1), rounded to `dtype`; different `salt`s give different values.
 std::vector<float> Values(int64_t count, int salt, DType dtype = DType::kF32);
 
 // A tensor in device memory.
 class DeviceTensor {
  public:
   DeviceTensor(Device& device, const std::vector<float>& values, DType dtype = DType::kF32);
-  DeviceTensor(Device& device, int64_t bytes);  // zeroed, of no particular type
+  DeviceTensor(Device& device, int64_t bytes);  // zeroed; read as any type
 
   Tensor tensor() const { return {reservation_->data(), dtype_}; }
   template <typename T = float>
@@ -43,7 +43,7 @@ class DeviceTensor {
   DType dtype_ = DType::kF32;
 };
 
-// A (device kind, compute type) pair, with the device made or the test skipped.
+// A test of a (device kind, compute type) pair: the device is created, or the test skipped.
 class DeviceTest : public ::testing::TestWithParam<std::tuple<std::string, DType>> {
  protected:
   void SetUp() override;
@@ -64,11 +64,11 @@ class DeviceTest : public ::testing::TestWithParam<std::tuple<std::string, DType
   std::unique_ptr<Stream> stream_;
 };
 
-// Each element within the rounding of `dtype` of what is wanted, measured against the largest element. `roundings` is
-// how often a device may round on the way to it.
+// Expects each element within the rounding error of `dtype`, relative to the largest element. `roundings` is how often
+// a device may round on the way to a result.
 void ExpectClose(const std::vector<float>& got, const std::vector<double>& want, DType dtype, int roundings = 1);
 
-// `gradient` against central differences of `loss` at `at`, every element or every `stride`-th.
+// Compares `gradient` with central differences of `loss` at `at`, for every element or every `stride`-th.
 void ExpectGradient(const std::function<double(const std::vector<float>&)>& loss, const std::vector<float>& at,
                     const std::vector<float>& gradient, size_t stride = 1);
 

@@ -14,7 +14,7 @@ class ElementwiseTest : public DeviceTest {
     ops().GeluForward(stream(), x.size(), from.tensor(), to.tensor());
     return Get(to);
   }
-  // Through a layer that is the identity, so that what is left is the GELU's own gradient.
+  // The gradient through an identity layer and the GELU, so the GELU's own gradient.
   std::vector<float> GeluGradient(const std::vector<float>& x, const std::vector<float>& dy) {
     const auto count = static_cast<int64_t>(x.size());
     const DeviceTensor one = Put({1.0f}), before = Put(x), upstream = Put(dy), gradient = Room(count);

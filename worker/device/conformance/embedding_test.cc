@@ -8,7 +8,7 @@ constexpr int64_t kBatch = 3, kTime = 5, kVocab = 7, kWidth = 133;
 
 class EmbeddingTest : public DeviceTest {
  protected:
-  // Repeated on purpose: a token's gradients must add up.
+  // Tokens repeat, since a token's gradients must add up.
   const std::vector<int32_t> tokens_ = {6, 0, 0, 3, 2, 2, 2, 5, 1, 0, 6, 6, 0, 3, 0};
 
   DeviceTensor Tokens() {

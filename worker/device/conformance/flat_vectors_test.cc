@@ -93,7 +93,7 @@ TEST_P(FlatVectorsTest, ConvertRoundsAsTheTypesSay) {
 
 TEST_P(FlatVectorsTest, ConvertMayNarrowInPlace) {
   if (dtype() == DType::kF32) GTEST_SKIP() << "fp32 is not narrower than fp32";
-  // The last is more than a device has threads at one time.
+  // The last count is more than the threads that a device runs at a time.
   for (const int64_t count : {int64_t{1}, int64_t{9}, kCount, int64_t{3000001}}) {
     const auto values = Values(count, 1);
     const DeviceTensor buffer = PutFloat(values);
@@ -124,7 +124,7 @@ TEST_P(FlatVectorsTest, SumSquaresInDouble) {
   EXPECT_TRUE(std::isnan(SumSquares({1.0f, std::nanf(""), 2.0f})));
 }
 
-// Cut anywhere at a multiple of a block, or begun within one, the sum is the same; on every device.
+// The sum is the same on every device, cut at any multiple of a block, or begun within one.
 TEST_P(FlatVectorsTest, SumSquaresExactlyInAnyParts) {
   constexpr int64_t kFloats = 70'003;
   const auto values = Values(kFloats, 6);
@@ -143,7 +143,7 @@ TEST_P(FlatVectorsTest, SumSquaresExactlyInAnyParts) {
     parts[0].Add(parts[1]);
     EXPECT_EQ(std::to_array(parts[0].limbs), std::to_array(want.limbs)) << "cut at " << cut;
   }
-  // As if 7 elements of its first block were elsewhere.
+  // A range that begins 7 elements into its first block.
   ops().SumSquaresExactly(stream(), 100, x.as() + 7, 7, sums.as<ExactSum>());
   ExactSum got, of_blocks;
   device().Copy(stream(), &got, sums.as<void>(), sizeof got);
@@ -202,7 +202,7 @@ TEST_P(FlatVectorsTest, AdamWOfARangeEqualsThatRangeOfTheWhole) {
   const auto g = Random(kCount, 6), p = Values(kCount, 7), m = Values(kCount, 8), v = std::vector<float>(kCount, 0.1f);
   const auto run = [&](const std::vector<std::pair<int64_t, int64_t>>& ranges) {
     const DeviceTensor gradient = Put(g), master = PutFloat(p), exp_avg = PutFloat(m), exp_avg_sq = PutFloat(v);
-    const Tensor fp32_parameter = master.tensor();  // the parameter may be the master itself
+    const Tensor fp32_parameter = master.tensor();  // in fp32 the parameter may be the master itself
     const DeviceTensor control = Control();
     for (const auto& [begin, end] : ranges) {
       const DecaySegment all{0, end - begin, true};
@@ -236,8 +236,8 @@ TEST_P(FlatVectorsTest, AdamWLeavesASkippedStepAlone) {
   EXPECT_EQ(Get(parameter), std::vector<float>(kCount));
 }
 
-// torch.optim.SGD: the decay is added to the gradient, and the learning rate is applied to the momentum. Its first
-// step's momentum is the gradient itself, which is what a momentum of zero gives; this is the third.
+// torch.optim.SGD: the decay is added to the gradient, and the learning rate is applied to the momentum. PyTorch's
+// first momentum is the gradient itself, which is what a momentum of zero gives; this is the third update.
 TEST_P(FlatVectorsTest, SgdMatchesDouble) {
   const auto g = Random(kCount, 6), p = Values(kCount, 7), m = Values(kCount, 8);
   const DeviceTensor gradient = Put(g), master = PutFloat(p), momentum = PutFloat(m), parameter = Room(kCount);

@@ -24,7 +24,7 @@ class LinearTest : public DeviceTest {
   }
 };
 
-// sum over i of a[row, i] b[column, i], plus what is already there.
+// y = x w^T + bias, in double.
 std::vector<double> ReferenceForward(int64_t m, int64_t n, int64_t k, const std::vector<float>& x,
                                      const std::vector<float>& w, const std::vector<float>& bias) {
   std::vector<double> y(m * n);
@@ -41,8 +41,8 @@ std::vector<double> ReferenceForward(int64_t m, int64_t n, int64_t k, const std:
 struct LinearShape {
   int64_t m, n, k;
 };
-// One element; one row, which is read by vectors; odd; one past the tiles; deeper than a panel; whole tiles, which a
-// GPU's fused epilogues take.
+// One element; one row of x, which has its own path; odd sizes; one more than a tile; deeper than a panel; two wide
+// ones, the last of whole tiles, which a GPU's fused epilogues accept.
 const LinearShape kShapes[] = {{1, 1, 1},       {1, 133, 70},  {7, 13, 5},    {129, 257, 33},
                                {130, 50, 1100}, {33, 300, 64}, {64, 256, 128}};
 
@@ -83,7 +83,7 @@ TEST_P(LinearTest, GeluForwardKeepsWhatCameBefore) {
     for (double& value : want) value = Gelu(value);
     ExpectClose(Get(y), want, dtype(), /*roundings=*/2);
     ops().GeluForward(stream(), m * n, before.tensor(), again.tensor());
-    EXPECT_EQ(Get(again), Get(y));  // a backward that kept only what came before gets the same bits
+    EXPECT_EQ(Get(again), Get(y));  // a backward that kept only `before` gets the same bits
   }
 }
 

@@ -149,7 +149,7 @@ TEST_P(LlamaOpsTest, HeadNormsGradientMatchesDifferences) {
 
 TEST_P(LlamaOpsTest, RotationTurnsHalvesByPosition) {
   const std::vector<float> frequencies = {1.0f, 0.1f, 0.01f, 0.5f, 0.25f};
-  constexpr int64_t kBatch = 2, kTime = 33, kTurned = 3, kColumns = 44;  // what is behind the heads is left alone
+  constexpr int64_t kBatch = 2, kTime = 33, kTurned = 3, kColumns = 44;  // columns behind the heads are left alone
   const auto x = Random(kBatch * kTime * kColumns, 1);
   std::vector<double> want(x.begin(), x.end());
   for (int64_t row = 0; row < kBatch * kTime; ++row) {
@@ -176,7 +176,7 @@ TEST_P(LlamaOpsTest, RotationGoesOnFromAPosition) {
   EXPECT_EQ(rest, std::vector<float>(whole.begin() + 5 * 6, whole.end()));
 }
 
-// A document's positions start at 0 wherever it lies in its sequence.
+// A document's positions start at 0 wherever the document lies in its sequence.
 TEST_P(LlamaOpsTest, APackedDocumentIsTurnedAsIfAlone) {
   if (device().kind() != "cpu") GTEST_SKIP() << "`starts` is the CPU's";
   const std::vector<float> frequencies = {1.0f, 0.5f};

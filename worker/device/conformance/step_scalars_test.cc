@@ -23,7 +23,7 @@ class StepScalarsTest : public DeviceTest {
     return value;
   }
 
-  // The control after one step whose ranks found `ranks`.
+  // `control` after one step with the ranks' scalars `ranks`.
   StepControl After(StepControl control, const std::vector<StepScalars>& ranks, const StepRule& rule) {
     const DeviceTensor memory = Bytes(std::vector{control}), all = Bytes(ranks);
     ops().BeginStep(stream(), rule.tokens, memory.as<StepControl>());

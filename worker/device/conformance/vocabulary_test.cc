@@ -1,4 +1,4 @@
-// Parts of a vocabulary, put together, against the ops of the whole one, on every device that has them.
+// The ops on parts of a vocabulary, put together, compared with the ops on the whole one, on every device.
 #include "worker/device/vocabulary_ops.h"
 
 #include <cmath>
@@ -40,9 +40,9 @@ class VocabularyTest : public DeviceTest {
   void ExpectPartsAreTheWhole();
 
   struct Loss {
-    std::vector<double> sums;  // of each part
-    std::vector<double> dx;    // added over the parts
-    std::vector<float> dw;     // one part's after the other's
+    std::vector<double> sums;  // by part
+    std::vector<double> dx;    // summed over the parts
+    std::vector<float> dw;     // the parts' one after another
   };
 
   Loss RunParts(const std::vector<float>& x, const std::vector<float>& w, float scale, bool backward) {
@@ -139,7 +139,7 @@ void VocabularyTest::ExpectPartsAreTheWhole() {
   double whole = 0;
   device().Copy(stream(), &whole, sum.as<void>(), sizeof whole);
   const std::vector<float> whole_dx = Get(dx), whole_dw = Get(dw);
-  // A part's logits are fp32 on every device; those of a whole vocabulary may be of the compute type.
+  // A part's logits are fp32 on every device; a whole vocabulary's may have the compute type.
   EXPECT_NEAR(parts.sums[0], whole, (dtype() == DType::kF32 ? 1e-6 : 1e-4) * whole);
   EXPECT_EQ(parts.sums, std::vector<double>(kParts, parts.sums[0])) << "every part has the same bits";
   constexpr int kRoundings = 4;

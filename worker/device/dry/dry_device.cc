@@ -1,4 +1,4 @@
-// Memory that is only addresses, and streams that are always done; see dry_device.h.
+// Reservations that are only addresses, and streams that are always done; see dry_device.h.
 #include "worker/device/dry/dry_device.h"
 
 namespace zerofleet::device {

@@ -1,7 +1,7 @@
-// A device without memory whose ops do nothing: for a dry run, which asks what a model or an engine would do.
+// A device without memory whose ops do nothing: for a dry run, which shows what a model or an engine would do.
 //
-// Reservations have addresses that may be computed with and never read. Every size is granted, every event has been
-// reached. The order of calls is the real one; no number is.
+// Reservations have addresses that one may compute with but must never read. Every size is granted, and every event has
+// been reached. The order of calls is the real one; no result is.
 #ifndef ZEROFLEET_WORKER_DEVICE_DRY_DRY_DEVICE_H_
 #define ZEROFLEET_WORKER_DEVICE_DRY_DRY_DEVICE_H_
 

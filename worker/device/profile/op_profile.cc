@@ -1,4 +1,5 @@
-// The file is one table, mapped by its writer. A reader may see a row between two calls' figures, which is as good.
+// The file is one table, mapped by its writer. A reader may see a row while it is being updated; the figures are then
+// off by part of one call.
 #include "worker/device/profile/op_profile.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // What a process's ops have taken so far, in a file that another process may read while this one runs: `zerofleet bench
-// step --profile` reads those of its workers, which end without a word.
+// step --profile` reads its workers' files, since workers send nothing when they end.
 #ifndef ZEROFLEET_WORKER_DEVICE_PROFILE_OP_PROFILE_H_
 #define ZEROFLEET_WORKER_DEVICE_PROFILE_OP_PROFILE_H_
 
@@ -16,7 +16,7 @@
 
 namespace zerofleet::device {
 
-// Sums over the calls of an op.
+// Sums over the calls of one op.
 struct OpFigures {
   int64_t calls = 0;
   double seconds = 0, flops = 0, bytes = 0;
@@ -24,18 +24,18 @@ struct OpFigures {
 
 class OpProfile : public OpSink {
  public:
-  // Names the environment variable with the folder to which every process writes a file. Unset: none does.
+  // The environment variable with the folder in which every process writes a file; where it is unset, none does.
   static constexpr char kVariable[] = "ZEROFLEET_OP_PROFILE";
 
-  // A new file `path`.
+  // Creates the file `path`, or empties it.
   static absl::StatusOr<std::unique_ptr<OpProfile>> Create(const std::string& path);
   ~OpProfile() override;
   OpProfile(const OpProfile&) = delete;
 
-  // One call of an op. Names beyond the 63rd are counted under the last. Any thread.
+  // One call of an op. Names beyond the 63rd are counted together, under the first of them. Any thread.
   void Add(std::string_view op, const OpCall& call) override;
 
-  // By name. InvalidArgument for a file that is none of these.
+  // The figures by op name. InvalidArgument for a file that is not a profile.
   static absl::StatusOr<std::map<std::string, OpFigures>> Read(const std::string& path);
 
  private:

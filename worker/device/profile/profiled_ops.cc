@@ -1,5 +1,5 @@
-// The figures of each op: floating-point operations of its products, and the bytes of its inputs and outputs, each
-// once.
+// The figures of each op: the floating-point operations of its products, and the bytes of its inputs and outputs, each
+// counted once.
 #include "worker/device/profile/profiled_ops.h"
 
 #include "base/clock.h"
@@ -16,7 +16,7 @@ double ElementBytes(const Tensor& tensor) { return static_cast<double>(DTypeByte
 
 double Tokens(const AttentionShape& shape) { return Times(shape.batch, shape.time); }
 
-// The work of one product over all pairs of a query and a key that it sees.
+// The floating-point operations of one product over all pairs of a query and a key that the query sees.
 double QueryKeyPairs(const AttentionShape& shape) {
   return Times(shape.batch, shape.heads, shape.time, shape.time, shape.head_size);
 }

@@ -1,4 +1,4 @@
-// Ops that say what each call took, in front of a device whose ops are done when they return.
+// Ops that report the time of each call to a sink; for a device whose ops are done when they return.
 #ifndef ZEROFLEET_WORKER_DEVICE_PROFILE_PROFILED_OPS_H_
 #define ZEROFLEET_WORKER_DEVICE_PROFILE_PROFILED_OPS_H_
 
@@ -15,7 +15,7 @@ namespace zerofleet::device {
 
 class ProfiledOps : public Ops, public VocabularyOps, public BandOps, public LlamaOps, public CacheOps {
  public:
-  // `ops` and `sink` outlive this; the former has the ops of every family.
+  // `ops` and `sink` must outlive this object.
   ProfiledOps(Ops& ops, OpSink& sink) : ops_(ops), sink_(sink) {}
 
   void LinearForward(Stream&, const LinearForwardArguments&) override;
@@ -85,7 +85,7 @@ class ProfiledOps : public Ops, public VocabularyOps, public BandOps, public Lla
   CacheOps& cache() override { return *this; }
 
  private:
-  // Calls `op` and tells of it under `name`.
+  // Calls `op` and reports the call to the sink as `name`.
   template <class Op>
   void Time(std::string_view name, double flops, double bytes, const Op& op);
 

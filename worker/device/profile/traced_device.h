@@ -1,4 +1,4 @@
-// A device that tells of every op and of every copy.
+// A device that reports every op and every copy to a sink.
 #ifndef ZEROFLEET_WORKER_DEVICE_PROFILE_TRACED_DEVICE_H_
 #define ZEROFLEET_WORKER_DEVICE_PROFILE_TRACED_DEVICE_H_
 
@@ -9,11 +9,11 @@
 
 namespace zerofleet::device {
 
-// `device`, whose ops and copies `sink`, which outlives it, is told of. One whose ops run behind the host, a GPU, is
-// returned as it is: the host's clock says nothing about them.
+// `device`, with its ops and copies reported to `sink`, which must outlive it. A device whose ops run behind the host
+// (a GPU) is returned unchanged: the host's clock says nothing about its ops.
 std::unique_ptr<Device> TraceOps(std::unique_ptr<Device> device, OpSink& sink);
 
-// The name under which copies are told.
+// The name under which copies are reported.
 inline constexpr char kCopyName[] = "Copy";
 
 }  // namespace zerofleet::device

@@ -1,4 +1,4 @@
-// A traced device computes what it would, and tells of each op and copy.
+// A traced device computes the same as without tracing, and reports each op and copy.
 #include "worker/device/profile/traced_device.h"
 
 #include <string>
