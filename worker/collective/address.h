@@ -1,7 +1,8 @@
-// A worker's address for collectives, as it travels (proto/zerofleet/v1/collective.proto): for each group that it may
-// join, where to reach it over UCX, or its NCCL id, or both.
+// A worker's address for collectives, as it is sent (proto/zerofleet/v1/collective.proto): for each group that the
+// worker may join, where to reach it over UCX, or its NCCL id, or both.
 //
-// No UCX and no NCCL here: what they are given is checked first, in tests and by the fuzz target too.
+// This file uses neither UCX nor NCCL: what they receive is checked here first, and tests and the fuzz target reach
+// that check.
 #ifndef ZEROFLEET_WORKER_COLLECTIVE_ADDRESS_H_
 #define ZEROFLEET_WORKER_COLLECTIVE_ADDRESS_H_
 
@@ -19,22 +20,22 @@ namespace zerofleet::collective {
 
 inline constexpr int kNcclIdBytes = 128;
 
-// As it travels, with a digest.
+// The address as bytes to send, with a digest.
 std::string SealAddress(const v1::CollectiveAddress& address);
 
 // The address in `sealed`; InvalidArgument, saying why, when it is not what SealAddress made, or an NCCL id is not
 // kNcclIdBytes long.
 absl::StatusOr<v1::CollectiveAddress> OpenAddress(std::string_view sealed);
 
-// What the group's ranks can be reached by, as each rank's address has it, by rank. InvalidArgument, naming group and
-// rank, for an address that is malformed or serves no group of that name.
+// The entry for the group in each rank's address, and each rank's device; both by rank. InvalidArgument, naming group
+// and rank, for an address that is malformed or serves no group of that name.
 struct GroupAddresses {
   std::vector<v1::CollectiveAddress::Group> ranks;
   std::vector<std::string> device_ids;
 };
 absl::StatusOr<GroupAddresses> OpenGroupAddresses(const CollectiveGroup& group);
 
-// What Join returns for a group that this process's endpoint was not made for, and for one that it has joined.
+// What Join returns for a group that this process's endpoint was not made for, and for one that it has joined before.
 absl::Status NotServed(const CollectiveGroup& group);
 absl::Status JoinedBefore(const CollectiveGroup& group);
 

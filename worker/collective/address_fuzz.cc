@@ -1,4 +1,4 @@
-// Fuzzes a worker's address: any bytes as the whole, and any bytes as the sealed content.
+// Fuzzes a worker's address: any bytes as the sealed address, and any bytes as the content under a valid seal.
 #include <xxhash.h>
 
 #include <cstddef>
@@ -17,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   sealed.set_digest(XXH3_64bits(data, size));
   for (const std::string& given : {std::string(bytes), sealed.SerializeAsString()}) {
     const absl::StatusOr<v1::CollectiveAddress> address = OpenAddress(given);
-    // What has been accepted once is accepted again.
+    // An accepted address is accepted again when it is sealed again.
     if (address.ok()) ZF_CHECK(OpenAddress(SealAddress(*address)).ok());
     OpenGroupAddresses({.name = "data", .rank = 0, .addresses = {given, given}}).status().IgnoreError();
   }

@@ -40,7 +40,7 @@ TEST(AddressTest, RefusesEveryTruncationAndEveryFlippedBit) {
   }
 }
 
-// Correctly sealed, but malformed inside.
+// The seal is valid, but the content is malformed.
 TEST(AddressTest, RefusesContentThatIsNone) {
   EXPECT_TRUE(absl::IsInvalidArgument(OpenAddress(SealBytes("localhost:1")).status()));
   v1::CollectiveAddress short_id = Example();

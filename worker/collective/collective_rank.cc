@@ -1,5 +1,5 @@
 // One rank as a process of its own, for process_test and tests/integration/teams_across_nodes.py: it writes its address
-// to stdout as a line of hexadecimal, reads all ranks' addresses from stdin the same way, runs, and ends with 0 when
+// to stdout as a line of hexadecimal, reads all ranks' addresses from stdin the same way, runs, and exits with 0 when
 // every result was right.
 //
 //   collective_rank SIZE RANK GENERATION SCENARIO [TEAM [NODE,NODE,...]]
@@ -12,7 +12,7 @@
 //   counts   one operation for each line on stdin, compared with the in-process backend; before the first and after
 //            each it writes the bytes sent, and those of them that left the node
 //
-// With "shared_memory:" in front of the scenario the ranks read each other's memory, else they go over UCX.
+// With the prefix "shared_memory:" in the scenario the ranks read each other's memory; without it they use UCX.
 #include <unistd.h>
 
 #include <atomic>
@@ -63,8 +63,8 @@ int Sums(Communicator& communicator) {
   return 0;
 }
 
-// All-reduces of `count` elements until one fails. That is Unavailable whether the transport noticed the dead rank or
-// the abort came first, and it comes soon after the abort.
+// Runs all-reduces of `count` elements until one fails. The error must be Unavailable, whether the transport noticed
+// the dead rank or the abort came first, and must come soon after the abort.
 int Streams(Communicator& communicator, int64_t count) {
   std::atomic<double> aborted_at = 0;
   std::thread listener([&] {
@@ -82,7 +82,7 @@ int Streams(Communicator& communicator, int64_t count) {
   std::cout << "failed" << std::endl;
   listener.join();
   if (!absl::IsUnavailable(status)) return Fail(status.ToString());
-  if (failed_at - aborted_at > 10) return Fail("the abort took too long");  // on a busy machine, too
+  if (failed_at - aborted_at > 10) return Fail("the abort took too long");  // a limit that holds on a busy machine too
   return 0;
 }
 
@@ -95,7 +95,7 @@ std::vector<device::BF16> ValuesOf(int rank) {
   return values;
 }
 
-// What the reduce-scatter and the gather behind it give every rank, on threads of this process.
+// The result of a reduce-scatter and the gather after it, computed on threads of this process.
 std::vector<device::BF16> SumInProcess(const CollectiveGroup& group) {
   std::vector<device::BF16> sum(kCounted);
   auto communicators = CreateInProcessGroup(group.name, group.size(), group.team);
@@ -140,7 +140,7 @@ int Counts(Communicator& communicator, const CollectiveGroup& group) {
 int Main(int argc, char** argv) {
   if (argc < 5 || argc > 7) return Fail("needs SIZE RANK GENERATION SCENARIO [TEAM [NODE,NODE,...]]");
   const int size = std::atoi(argv[1]), rank = std::atoi(argv[2]);
-  // What ranks of one machine use is in front of the scenario where it is not UCX.
+  // A prefix of the scenario says what ranks of one machine use instead of UCX.
   std::string scenario = argv[4];
   constexpr absl::string_view kSharedMemory = "shared_memory:";
   const bool shares_memory = absl::StartsWith(scenario, kSharedMemory);

@@ -1,5 +1,5 @@
-// The conformance suite of the collective backends: every backend gives exactly the bits of a serial sum in rank
-// order, counts exactly the bytes of the algorithm, and gives up when told to.
+// The conformance suite of the collective backends: every backend gives exactly the bits of a serial sum in the order
+// of topology.h, counts exactly the bytes of the algorithm, and stops when aborted.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -41,13 +41,13 @@ const AddConformanceBackend in_process("in_process", [](const GroupShape& shape)
   return CreateInProcessGroup(shape.name, shape.size, shape.team, shape.nodes);
 });
 const AddConformanceBackend ucx("ucx", CreateUcxGroup(WithinNode::kUcx));
-// All ranks are on one node, whatever the shape says: else they would go over UCX.
+// All ranks are on one node, whatever the shape says; otherwise they would use UCX.
 const AddConformanceBackend shared_memory("shared_memory", [](GroupShape shape) {
   shape.nodes.clear();
   return CreateUcxGroup(WithinNode::kSharedMemory)(shape);
 });
 
-// Asked when the tests are listed, after every file has added its backends.
+// Called when the tests are listed, after every file has added its backends.
 std::vector<std::string> BackendNames() {
   std::vector<std::string> names;
   for (const auto& [name, maker] : ConformanceBackends()) names.push_back(name);
@@ -94,7 +94,7 @@ Bytes Values(int64_t count, device::DType dtype, int seed) {
   return bytes;
 }
 
-// The reference: per team a serial sum in rank order, in fp32; their serial sum in team order, in fp32, rounded once.
+// The reference: a serial fp32 sum per team in rank order, then a serial fp32 sum of these in team order, rounded once.
 Bytes SerialSum(const std::vector<Bytes>& inputs, int team, device::DType dtype, device::DType to, int64_t count) {
   const int size = static_cast<int>(inputs.size());
   Bytes sum(count * device::DTypeBytes(to));
@@ -123,7 +123,7 @@ TEST(UcxGroupsTest, AnEndpointJoinsEachOfItsGroups) {
   }
 }
 
-// A rank that cannot open a peer's segment, which only shows when they connect, takes all of them to UCX, with a line.
+// If one rank cannot open a peer's segment, which only shows when they connect, all ranks use UCX, and each says so.
 TEST(UcxGroupsTest, RanksThatCannotReadEachOthersMemoryGoOverUcx) {
   std::vector<std::unique_ptr<UcxEndpoint>> endpoints;
   std::vector<std::string> addresses, notices(3);
@@ -149,7 +149,7 @@ TEST(UcxGroupsTest, RanksThatCannotReadEachOthersMemoryGoOverUcx) {
     EXPECT_EQ(group[rank]->backend(), "ucx");
   });
   Destroy(group);
-  // Which of them is told of which depends on who was first.
+  // Which failure a rank names depends on the order of events.
   EXPECT_THAT(notices,
               testing::Each(testing::StartsWith("collectives of group data go over ucx, not through shared memory: ")));
 }
@@ -172,7 +172,7 @@ class ConformanceTest : public testing::TestWithParam<std::tuple<std::string, Sh
   static constexpr int64_t kCounts[] = {0, 1, 7, 64, 1000, 4099};
   // More than two chunks of a part for the small groups, more than one for the large ones, whose chunks are shorter.
   int64_t LongCount() const { return (size() < 8 ? 150'001 : size() < 16 ? 70'001 : 40'001) * size(); }
-  // How messages are cut depends only on the width of the elements sent: for most types short ones will do.
+  // How messages are cut depends only on the width of the elements, so for most types short messages are enough.
   std::vector<int64_t> Counts(bool with_long) const {
     std::vector<int64_t> counts(std::begin(kCounts), std::end(kCounts));
     if (with_long) counts.push_back(LongCount());
@@ -232,9 +232,9 @@ TEST_P(ConformanceTest, ReduceScatterGivesTheBitsOfASerialSumInRankOrder) {
   Destroy(group);
 }
 
-// Two rounds are one sum, left to right; the last rank gives nothing to the second one.
+// Two rounds form one sum, left to right; the last rank contributes nothing to the second.
 TEST_P(ConformanceTest, AChainGoesOnFromWhatWasSummed) {
-  if (team() != size()) return;  // chains are of one team
+  if (team() != size()) return;  // chains need a single team
   Group group = CreateGroup();
   const Watchdog watchdog(group);
   const int last = std::max(1, size() - 1);
@@ -337,9 +337,9 @@ TEST_P(ConformanceTest, PostedOperationsOverlapAndStayInOrder) {
   Destroy(group);
 }
 
-// What the ranks together send in a reduce-scatter of `count` elements, by the closed form: each element goes once to
-// the member of its team that collects it, from every mate but that one, and once to its owner, as fp32, from every
-// other team.
+// What all ranks together send in a reduce-scatter of `count` elements, by the closed form. In each team every member
+// but the collector sends each element to the collector; and every team but the owner's sends each element's sum to the
+// owner, as fp32.
 int64_t SentTogether(int size, int team, int64_t count, int64_t element_bytes) {
   const int64_t teams = (size + team - 1) / team;
   return count * ((size - teams) * element_bytes + (teams - 1) * 4);
@@ -401,7 +401,8 @@ std::string NameOf(const testing::TestParamInfo<std::tuple<std::string, Shape>>&
   return shape.team == 0 ? absl::StrCat(backend, shape.size) : absl::StrCat(backend, shape.size, "by", shape.team);
 }
 
-// Every backend with every shape; connecting many ranks takes long, and is no different where they share memory.
+// Every backend with every shape, except large groups on shared memory: they connect slowly and in the same way as over
+// UCX.
 std::vector<std::tuple<std::string, Shape>> OfEveryBackend(const std::vector<Shape>& shapes) {
   std::vector<std::tuple<std::string, Shape>> cases;
   for (const std::string& backend : BackendNames()) {
@@ -415,8 +416,8 @@ std::vector<std::tuple<std::string, Shape>> OfEveryBackend(const std::vector<Sha
 INSTANTIATE_TEST_SUITE_P(Backends, ConformanceTest, testing::ValuesIn(OfEveryBackend({{1}, {2}, {3}, {5}, {8}})),
                          NameOf);
 
-// Teams on nodes of their own, teams that share a node or are spread over two, a last team that is shorter than the
-// others, also by more than half.
+// Teams with a node each, teams that are spread over two nodes, teams that share one, and a last team that is shorter
+// than the others, also by more than half.
 INSTANTIATE_TEST_SUITE_P(Teams, ConformanceTest,
                          testing::ValuesIn(OfEveryBackend({{4, 2, {0, 0, 1, 1}},
                                                            {6, 3, {0, 1, 0, 1, 0, 1}},
@@ -429,7 +430,7 @@ class LifeTest : public testing::TestWithParam<std::string> {
   static Group CreateGroup(int size) { return ConformanceBackends().at(GetParam())({.size = size}); }
 };
 
-// Waits until the operation is under way, on the progress that the coordinator sees too.
+// Waits until the operation has started, according to the progress that the coordinator sees too.
 void AwaitStarted(const Communicator& communicator, uint64_t sequence) {
   while (communicator.progress().sequence < sequence) std::this_thread::yield();
 }
@@ -493,17 +494,17 @@ TEST_P(LifeTest, AbortEndsTheWaitForARankThatNeverComes) {
   }
 }
 
-// What an aborted operation has posted may no longer write: the buffer belongs to its owner again, whatever a peer that
-// has not heard of the abort still sends.
+// After an abort nothing that the operation posted may write: the buffer belongs to its owner again, whatever a peer
+// that does not know of the abort still sends.
 TEST_P(LifeTest, ABufferIsItsOwnersAfterAnAbort) {
-  for (int64_t count : {100, 200'000}) {  // sent at once, and fetched by the receiver
+  for (int64_t count : {100, 200'000}) {  // a message sent at once, and one fetched by the receiver
     Group group = CreateGroup(2);
     const Watchdog watchdog(group);
     std::vector<std::vector<float>> buffers(2, std::vector<float>(2 * count));
     const auto gather = [&](int rank) {
       return group[rank]->AllGather({}, {buffers[rank].data(), device::DType::kF32}, 2 * count, "u");
     };
-    OnEveryRank(2, [&](int rank) { EXPECT_EQ(gather(rank).Wait(), absl::OkStatus()); });  // connects them
+    OnEveryRank(2, [&](int rank) { EXPECT_EQ(gather(rank).Wait(), absl::OkStatus()); });  // connects the ranks
     const absl::Status reason = absl::UnavailableError("a rank is gone");
     const auto aborted = gather(0);
     AwaitStarted(*group[0], 2);
@@ -520,7 +521,7 @@ TEST_P(LifeTest, ABufferIsItsOwnersAfterAnAbort) {
   }
 }
 
-// The first operation connects the ranks: an abort may come before, while or after they do.
+// The first operation connects the ranks. An abort may come before, during or after that.
 TEST_P(LifeTest, AbortMayComeAtAnyMomentOfTheFirstOperation) {
   const absl::Status reason = absl::UnavailableError("rank 2 is gone");
   for (int round = 0; round < 20; round++) {

@@ -1,4 +1,4 @@
-// The queue, the thread and the book-keeping every backend shares; no transport here.
+// The queue, the thread and the book-keeping that every backend shares; transports are elsewhere.
 #include "worker/collective/communicator.h"
 
 #include <algorithm>
@@ -74,7 +74,7 @@ struct Communicator::Posted {
   std::function<absl::Status()> run;
   std::shared_ptr<Pending::State> state;
 
-  // The communicator's thread only.
+  // Used by the communicator's thread only.
   bool arrived = false;
   Traffic traffic = {};
   double host_start = 0;
@@ -216,7 +216,7 @@ Communicator::Pending Communicator::Post(Operation operation, int64_t gathered_b
                                                      .state = pending.state_}));
   }
   Wake();
-  // A failure is for whoever asks for the result.
+  // The caller gets a failure when it waits for the result.
   if (warming_up_.load(std::memory_order_acquire)) pending.Wait().IgnoreError();
   if (issues_in_order_) pending.AwaitIssue();
   return pending;
@@ -251,7 +251,7 @@ void Communicator::Loop() {
   }
 }
 
-// Until something is posted; while the device is at work, for a moment at most.
+// Waits until something is posted; while the device is at work, for a moment at most.
 void Communicator::AwaitWork() {
   constexpr absl::Duration kMoment = absl::Microseconds(20);
   if (issued_.empty()) return Idle();
@@ -292,11 +292,11 @@ void Communicator::Run(std::unique_ptr<Posted> posted) {
   }
 }
 
-// Completes what the device has done, in order.
+// Completes, in order, the operations that the device has finished.
 void Communicator::Retire() {
   while (!issued_.empty()) {
     Posted& first = *issued_.front();
-    // The end is looked at before the errors: an operation that failed on the device may reach its end for that reason.
+    // Reads whether the end is reached before it checks for errors: an operation may reach its end because it failed.
     const absl::StatusOr<bool> reached = first.done->Reached();
     absl::Status status = CheckIssued(first.operation);
     if (status.ok()) {
@@ -318,13 +318,13 @@ void Communicator::FailIssued(const absl::Status& status) {
   issued_.clear();
 }
 
-// Counts this rank as arrived at the first operation that is not complete, once its inputs are there: so a rank whose
-// device hangs before it is the one that is missing.
+// Counts this rank as arrived at the first incomplete operation once the operation's inputs are there: so a rank whose
+// device hangs before then shows as the missing one.
 void Communicator::NoteArrival(Posted& posted) {
   if (posted.arrived) return;
   if (posted.after != nullptr) {
     const absl::StatusOr<bool> reached = posted.after->Reached();
-    if (!reached.ok() || !*reached) return;  // a failure is the operation's to find
+    if (!reached.ok() || !*reached) return;  // the operation itself will return a failure
   }
   posted.arrived = true;
   absl::MutexLock lock(&mutex_);

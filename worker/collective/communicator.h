@@ -7,13 +7,13 @@
 // comes next.
 //
 // Order with device work: an operation touches its buffers only after the event `after`, and
-// Pending::MakeStreamWait makes a stream run on after the operation. A backend that works on the device (nccl)
+// Pending::MakeStreamWait makes a stream continue after the operation. A backend that works on the device (nccl)
 // overrides AwaitInputs and calls Issued, so that neither holds up the host: its operations follow each other on the
-// device, and this thread sees each one to its end. The others wait on their own thread and complete on the host.
+// device, and this thread follows each one to its end. The others wait on their own thread and complete on the host.
 //
-// How an array is split among the ranks, in which order sums are made and which routes bytes take: topology.h. In a
-// group of one team on one node an all-gather or a reduce-scatter of `count` elements sends count*(n-1)/n elements per
-// rank, an all-reduce twice that.
+// topology.h defines how an array is split among the ranks, in which order sums are made and which routes bytes take.
+// In a group of one team on one node an all-gather or a reduce-scatter of `count` elements sends count*(n-1)/n elements
+// per rank, an all-reduce twice that.
 #ifndef ZEROFLEET_WORKER_COLLECTIVE_COMMUNICATOR_H_
 #define ZEROFLEET_WORKER_COLLECTIVE_COMMUNICATOR_H_
 
@@ -43,9 +43,9 @@ const char* OperationName(Operation operation);  // "all_gather", ... as metrics
 // What a rank is doing in a group, for the coordinator: an operation that is late names the rank that has not arrived.
 struct CollectiveProgress {
   std::string group;
-  uint64_t sequence = 0;  // operations this rank has arrived at in this group: all before it complete, its inputs there
+  uint64_t sequence = 0;  // operations this rank has arrived at: all earlier ones are complete, its inputs there
   uint64_t completed = 0;
-  Operation operation = Operation::kAllGather;  // the last of them
+  Operation operation = Operation::kAllGather;  // the last that it has arrived at
   std::string unit;
 };
 
@@ -55,7 +55,7 @@ struct CollectiveFlight {
   Operation operation = Operation::kAllGather;
   std::string unit;
   int64_t gathered_bytes = 0;
-  double began = 0, ended = 0;  // monotonic seconds; ended 0: it has not
+  double began = 0, ended = 0;  // monotonic seconds; `ended` 0: still running
 };
 
 // Sums over completed operations since the communicator was made. `bytes` are those this rank sent, `to_other_nodes`
@@ -63,10 +63,10 @@ struct CollectiveFlight {
 struct CollectiveTotals {
   int64_t calls = 0, bytes = 0, to_other_nodes = 0;
   double seconds = 0;
-  int64_t gathered_bytes = 0;  // whole (gathered) size, what bus bandwidth is computed from
+  int64_t gathered_bytes = 0;  // whole (gathered) size, from which bus bandwidth is computed
 };
 
-// Given to the observer on the communicator's thread after each completed operation; for histograms.
+// What the observer receives, on the communicator's thread, after each completed operation; for histograms.
 struct CollectiveRecord {
   Operation operation;
   std::string unit;
@@ -83,7 +83,7 @@ class Communicator {
     Pending() = default;  // already complete, OK
     absl::Status Wait() const;
     // Makes what is enqueued on `stream` from now on run after the operation; returns once that is arranged: when the
-    // operation has been issued to the device, or is complete. A failure that comes later is for Wait to tell.
+    // operation has been issued to the device, or is complete. Wait returns a failure that comes later.
     absl::Status MakeStreamWait(device::Stream& stream) const;
 
    private:
@@ -96,8 +96,8 @@ class Communicator {
 
   using Observer = std::function<void(const CollectiveRecord&)>;
 
-  // Stops after the operation in progress, which waits for its peers, and what was issued behind it: to leave them,
-  // Abort first. Posted operations that have not started fail with Cancelled.
+  // Stops after the operation in progress and those issued behind it, which wait for their peers; Abort first to leave
+  // without them. Posted operations that have not started fail with Cancelled.
   virtual ~Communicator();
 
   int rank() const { return topology_.rank(); }
@@ -106,19 +106,19 @@ class Communicator {
   const std::string& group() const { return group_; }  // "data" | "tensor"
   virtual std::string backend() const = 0;             // "shared_memory" | "ucx" | "in_process" | "nccl"
 
-  // Buffers are borrowed until the operation completes. `unit` says what moves, for progress reports. `after`, if set,
-  // is reached before any buffer is touched.
+  // Buffers are borrowed until the operation completes. `unit` names what moves, for progress reports. No buffer is
+  // touched before `after`, if set, is reached.
 
-  // full(count) from each rank's part. `shard` is this rank's ShardRange, of full's type, or null when it is
-  // already in place in `full`.
+  // Gathers full(count) from each rank's shard. `shard` is this rank's ShardRange, in full's type, or null when it is
+  // already in its place in `full`.
   Pending AllGather(device::Tensor shard, device::Tensor full, int64_t count, std::string unit,
                     std::shared_ptr<device::Event> after = nullptr);
   // As AllGather, for raw bytes: `shard_bytes` from every rank, in rank order.
   Pending AllGatherBytes(const void* shard, void* full, int64_t shard_bytes, std::string unit,
                          std::shared_ptr<device::Event> after = nullptr);
   // shard = this rank's ShardRange of the sum over ranks of `full`: fp32 accumulation in the order of topology.h, then
-  // one rounding to shard's type. `shard` may point at this rank's place inside `full`. A group of one team may go on
-  // from an earlier sum (sum.h): then `shard` is fp32, and may be `chain.initial` itself.
+  // one rounding to shard's type. `shard` may point at this rank's place inside `full`. A group of one team may
+  // continue an earlier sum (SumChain in sum.h): then `shard` is fp32, and may be `chain.initial` itself.
   Pending ReduceScatter(device::Tensor full, device::Tensor shard, int64_t count, std::string unit,
                         std::shared_ptr<device::Event> after = nullptr, const SumChain& chain = {});
   // As ReduceScatter followed by AllGather, in place.
@@ -134,9 +134,9 @@ class Communicator {
   std::vector<CollectiveFlight> flights() const;
   std::map<Operation, CollectiveTotals> totals() const;
   void SetObserver(Observer observer);  // before the first operation
-  // While it is set, an operation is complete when the function that posts it returns, and is neither counted nor
-  // observed: for a first pass, in which the device loads its code (ZeroEngine::WarmUp). Set by the thread that posts,
-  // between operations.
+  // While set, the functions that post an operation return when it is complete, and it is neither counted nor observed:
+  // for a first pass, in which the device loads its code (ZeroEngine::WarmUp). The posting thread sets it between
+  // operations.
   void SetWarmingUp(bool warming_up) { warming_up_.store(warming_up, std::memory_order_release); }
 
  protected:
@@ -144,32 +144,35 @@ class Communicator {
   // Called by a backend's constructor when it is ready, and by its destructor before it tears down.
   void StartThread();
   void StopThread();
-  // Makes every function that posts an operation return once that has been issued: so operations of several groups
-  // reach the device in the order in which one thread posts them. Called before StartThread.
+  // Makes every function that posts an operation return only once the operation has been issued, so that operations of
+  // several groups reach the device in the order in which one thread posts them. Called before StartThread.
   void IssueInOrder() { issues_in_order_ = true; }
 
   // OK, or the reason given to Abort. A backend polls it in every wait, at least every 50 ms.
   absl::Status aborted() const;
-  bool is_aborted() const { return is_aborted_.load(std::memory_order_acquire); }  // the same, cheap enough to spin on
+  bool is_aborted() const { return is_aborted_.load(std::memory_order_acquire); }  // cheap enough to spin on
 
   // Called by Run* with the bytes this rank puts on the wire.
   void CountSent(const Traffic& traffic);
   void CountSent(int peer, int64_t bytes);
 
-  // Called by Run* of a backend that works on the device, when all is enqueued between `start` and `done`: the
-  // operation is complete when the device has reached the last `done`. More may be issued before that.
+  // Called by Run* of a backend that works on the device, once the operation's work is enqueued between `start` and
+  // `done`. The operation is complete when the device has reached the last `done` it issued; later operations may be
+  // issued before that.
   void Issued(std::shared_ptr<device::Event> start, std::shared_ptr<device::Event> done);
-  // Asked, at least every 50 ms, while the device works on what was issued; an error fails all of it. `first` is the
-  // operation whose turn it is.
+  // Called at least every 50 ms while the device works on issued operations; an error fails all of them. `first` is the
+  // oldest one.
   virtual absl::Status CheckIssued(Operation first);
-  // Called when an operation has failed that touches its buffers, or may: they go back to their owners when it returns.
+  // Called when a failed operation touches its buffers, or may still do so: they go back to their owners when it
+  // returns.
   virtual void Abandon() {}
 
-  // Returns when `after` is reached, or is enqueued before what the Run* that follows enqueues. This one polls.
+  // Returns when `after` is reached, or when a wait for it is enqueued before what the next Run* enqueues. The default
+  // polls.
   virtual absl::Status AwaitInputs(const device::Event& after);
 
-  // Called on the communicator's thread while nothing is posted. Returns when something may have been, after 50 ms
-  // at the latest; meanwhile the backend may keep its transport moving. This one waits on a condition.
+  // Called on the communicator's thread while nothing is posted. Returns when something may have been posted, after 50
+  // ms at the latest; meanwhile the backend may keep its transport moving. The default waits on a condition.
   virtual void Idle();
   // Called from any thread to end a wait of the communicator's thread early: something was posted or aborted.
   virtual void Wake() {}
@@ -178,12 +181,12 @@ class Communicator {
   virtual absl::Status RunAllGather(const void* shard, void* full, int64_t count, int64_t element_bytes) = 0;
   virtual absl::Status RunReduceScatter(device::Tensor full, device::Tensor shard, int64_t count,
                                         const SumChain& chain) = 0;
-  // In place. This one runs both of the others.
+  // In place. The default runs RunReduceScatter and RunAllGather.
   virtual absl::Status RunAllReduce(device::Tensor data, int64_t count);
 
  private:
   struct Posted;
-  // Operations on the device at a time; more would only fill the driver's queue.
+  // The most operations on the device at a time; more would only fill the driver's queue.
   static constexpr size_t kMostIssued = 32;
   Pending Post(Operation operation, int64_t gathered_bytes, std::string unit, std::shared_ptr<device::Event> after,
                std::function<absl::Status()> run);
@@ -200,8 +203,8 @@ class Communicator {
   const Topology topology_;
   bool issues_in_order_ = false;
   Observer observer_;
-  // The communicator's thread only.
-  Traffic traffic_;  // of the operation in Run*
+  // Used by the communicator's thread only.
+  Traffic traffic_;  // the traffic of the operation in Run*
   Posted* running_ = nullptr;
   std::deque<std::unique_ptr<Posted>> issued_;
   std::atomic<bool> is_aborted_ = false, warming_up_ = false;

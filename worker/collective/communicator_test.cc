@@ -1,4 +1,4 @@
-// The queue and the book-keeping, on a backend that only runs what the test tells it to.
+// The queue and the book-keeping, on a backend that runs only the functions that the test gives it.
 #include "worker/collective/communicator.h"
 
 #include <gtest/gtest.h>
@@ -106,7 +106,7 @@ class ManualEvent : public device::Event {
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Keeps what it was told to wait for.
+// Records the events that it was told to wait for.
 class RecordingStream : public device::Stream {
  public:
   absl::Status Synchronize() override { return absl::OkStatus(); }
@@ -165,7 +165,7 @@ class DeviceGroup {
   std::atomic<int> issued_ = 0;
 
  public:
-  // Last, since its thread uses the rest.
+  // Declared last, since its thread uses the other members.
   ScriptedCommunicator communicator{[this] {
                                       communicator.Issued(std::make_shared<ManualEvent>(), ends_[issued_]);
                                       issued_++;
@@ -174,7 +174,7 @@ class DeviceGroup {
                                     [] {}, /*on_device=*/true};
 };
 
-// Posts so many operations and orders the stream behind each, as it is issued.
+// Posts `count` operations and makes the stream wait for each as it is issued.
 std::vector<Communicator::Pending> PostInOrder(DeviceGroup& group, int count, device::Stream& stream) {
   std::vector<Communicator::Pending> pending;
   for (int i = 0; i < count; i++) {
@@ -190,7 +190,7 @@ std::vector<std::shared_ptr<ManualEvent>> ManualEvents(int count) {
   return events;
 }
 
-// The stream is ordered behind operations that are still running, one behind another.
+// The stream waits for operations that are still running, one after another.
 TEST(CommunicatorTest, OperationsOnTheDeviceAreIssuedWithoutWaitingForEachOther) {
   const auto ends = ManualEvents(3);
   DeviceGroup group(ends);
@@ -264,7 +264,7 @@ TEST(CommunicatorTest, ProgressCountsWhereTheDeviceHasArrived) {
   EXPECT_EQ(group.communicator.progress().completed, 2u);
 }
 
-// An operation on the host: nothing is left to wait for on the device.
+// After an operation on the host, the stream has nothing to wait for.
 TEST(CommunicatorTest, OrderWaitsForAnOperationThatCompletesOnTheHost) {
   ScriptedCommunicator communicator([] { return absl::OkStatus(); }, [] {});
   RecordingStream stream;

@@ -1,5 +1,5 @@
-// What the folder's tests share, and the backends that the conformance suite (collective_test.cc) runs: each test file
-// that can make one adds its row.
+// What the folder's tests share, and the backends that the conformance suite (collective_test.cc) runs on: each test
+// file that can make a backend's groups adds it here.
 #ifndef ZEROFLEET_WORKER_COLLECTIVE_CONFORMANCE_H_
 #define ZEROFLEET_WORKER_COLLECTIVE_CONFORMANCE_H_
 
@@ -19,7 +19,7 @@
 
 namespace zerofleet::collective {
 
-// By rank.
+// A group's communicators, by rank.
 using Group = std::vector<std::unique_ptr<Communicator>>;
 
 // A group to make: its name, and what Topology needs.
@@ -28,7 +28,7 @@ struct GroupShape {
   int size = 1, team = 0;
   std::vector<int> nodes = {};
 
-  // As its rank `rank` joins it.
+  // The group as its rank `rank` joins it.
   CollectiveGroup At(int rank, const std::vector<std::string>& addresses) const {
     return {.name = name, .rank = rank, .addresses = addresses, .generation = 1, .team = team, .nodes = nodes};
   }
@@ -40,7 +40,7 @@ inline std::map<std::string, GroupMaker>& ConformanceBackends() {
   return backends;
 }
 
-// By rank, and not shared between threads until all have ended.
+// Calls `run` for every rank, each on its own thread; returns when all have ended.
 inline void OnEveryRank(int size, const std::function<void(int)>& run) {
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; rank++) threads.emplace_back(run, rank);
@@ -61,18 +61,18 @@ Group JoinAll(const GroupShape& shape, const Endpoints& endpoints) {
   return communicators;
 }
 
-// Destroys every communicator on its own thread, as processes would.
+// Destroys each communicator on a thread of its own, as processes would.
 inline void Destroy(Group& group) {
   OnEveryRank(static_cast<int>(group.size()), [&](int rank) { group[rank].reset(); });
 }
 
-// Four ranks in two pairs of one group and two pairs of another, all at once, from one endpoint each: sums in one do
-// not reach the other, and one that is aborted leaves the other alone.
+// Four ranks form two pairs of group "data" and two pairs of group "tensor" at once, with one endpoint each. Sums of
+// one group must not reach the other, and aborting one must leave the other alone.
 inline void ExpectEveryGroupJoined(
     const std::function<std::unique_ptr<CollectiveEndpoint>(int rank, const std::vector<std::string>& groups)>& make) {
   std::vector<std::unique_ptr<CollectiveEndpoint>> endpoints;
   for (int rank = 0; rank < 4; rank++) endpoints.push_back(make(rank, {"data", "tensor"}));
-  // Joins the pair of `rank` and `other`, the lower first.
+  // Joins `rank` to the pair of `rank` and `other`, in which the lower is rank 0.
   const auto join = [&](int rank, const std::string& name, int other) {
     std::vector<std::string> addresses = {endpoints[rank]->address(), endpoints[other]->address()};
     if (other < rank) std::swap(addresses[0], addresses[1]);
@@ -104,7 +104,7 @@ inline void ExpectEveryGroupJoined(
   Destroy(tensor);
 }
 
-// Adds one, before main.
+// Adds a backend to ConformanceBackends before main.
 struct AddConformanceBackend {
   AddConformanceBackend(const std::string& name, GroupMaker maker) { ConformanceBackends()[name] = std::move(maker); }
 };

@@ -1,7 +1,7 @@
 // Collectives on the memory of a GPU, on any machine with at least one; skipped elsewhere, with the reason.
 //
-// One GPU holds one NCCL rank, which moves nothing; so NCCL's own calls run alone, and several ranks share the GPU
-// through staging, as two workers on one card do.
+// NCCL allows one rank per GPU, which has no peers to exchange data with: its calls are tested in a group of one.
+// Groups of several ranks share the GPU through staging, as two workers on one card do.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -23,8 +23,8 @@ class DeviceMemoryTest : public testing::Test {
     device_ = *std::move(device);
   }
 
-  // A reduce-scatter to another type and an all-reduce on device memory, ordered by events alone; the bits
-  // must be those of the in-process backend.
+  // Runs a reduce-scatter to another type and an all-reduce on device memory, ordered by events alone, and expects the
+  // bits of the in-process backend.
   void RunOn(Group& group) {
     constexpr int64_t kCount = 3'000'001;  // several chunks, uneven
     const int size = static_cast<int>(group.size());

@@ -1,4 +1,4 @@
-// What every backend checks of a group before it joins.
+// The checks of a group that every backend makes before it joins.
 #include "worker/collective/endpoint.h"
 
 #include "absl/strings/str_cat.h"

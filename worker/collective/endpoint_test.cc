@@ -1,4 +1,4 @@
-// What is refused of a group's description.
+// Which descriptions of groups are refused.
 #include "worker/collective/endpoint.h"
 
 #include <gtest/gtest.h>

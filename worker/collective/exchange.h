@@ -1,8 +1,9 @@
-// What the algorithms (ordered_reduce.h, routed_gather.h) need of a backend's transport: messages in steps, and sums.
+// What the algorithms (ordered_reduce.h, routed_gather.h) require of a backend's transport: messages in steps, and
+// sums.
 //
-// A step's messages are posted together; its buffers are free again once it is released. Post(s) comes after
-// Release(s - kExchangeDepth), so that while one step is summed the next is on its way. On a host Arrive and Release
-// wait; on a GPU all of it is enqueued, and nothing waits but streams.
+// A step's messages are posted together; its buffers are free again once the step is released. Post(s) comes after
+// Release(s - kExchangeDepth), so that while one step is summed the next is in transit. On a host Arrive and Release
+// wait; on a GPU everything is enqueued, and only streams wait.
 #ifndef ZEROFLEET_WORKER_COLLECTIVE_EXCHANGE_H_
 #define ZEROFLEET_WORKER_COLLECTIVE_EXCHANGE_H_
 
@@ -33,7 +34,7 @@ class ExchangeTransport {
     const std::byte* data;
     int64_t bytes;
   };
-  // None of them empty. Messages from one rank to another are matched in the order of these lists, and of the steps.
+  // No message is empty. Messages from one rank to another are matched in the order of these lists and of the steps.
   struct Messages {
     std::vector<Incoming> incoming;
     std::vector<Outgoing> outgoing;
@@ -42,7 +43,7 @@ class ExchangeTransport {
   virtual ~ExchangeTransport() = default;
 
   virtual absl::Status Post(int64_t step, const Messages& messages) = 0;
-  // What follows reads what `step` has received.
+  // Makes what `step` receives available to everything called afterwards.
   virtual absl::Status Arrive(int64_t step) = 0;
   // As SumInOrder (sum.h).
   virtual void Sum(std::span<const void* const> contributions, device::DType dtype, device::Tensor to, int64_t count,

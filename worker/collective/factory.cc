@@ -35,8 +35,8 @@ absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateStagedEndpoint(const s
 
 #ifdef ZEROFLEET_CUDA
 
-// NCCL, or staged UCX where ranks share a GPU or one has no NCCL: only all ranks' addresses together tell which, and
-// they tell every rank the same. So the address is both.
+// NCCL, or staged UCX where ranks share a GPU or one has no NCCL. Only all ranks' addresses together decide that, in
+// the same way on every rank; so the address contains both.
 class AutoEndpoint : public CollectiveEndpoint {
  public:
   static absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> Create(device::Device& device, const Groups& groups) {
@@ -80,7 +80,7 @@ class AutoEndpoint : public CollectiveEndpoint {
         address_(std::move(address)),
         refusal_(std::move(refusal)) {}
 
-  // Empty on every rank or on none.
+  // Why NCCL cannot be used; empty on every rank or on none.
   std::string ReasonAgainstNccl(const GroupAddresses& addresses, int rank) const {
     for (size_t peer = 0; peer < addresses.ranks.size(); peer++) {
       if (!addresses.ranks[peer].nccl_id().empty()) continue;

@@ -12,15 +12,16 @@
 
 namespace zerofleet::collective {
 
-// The endpoint that joins groups of the names `groups`; of the name "data" where none are given. `backend` as the
-// configuration spells it: "auto", "ucx", "nccl" or "in_process", for buffers in the memory of `device`, which outlives
-// the endpoint and its communicator. "in_process" is for a fleet of one worker.
+// Creates the endpoint for groups named `groups`, or for one named "data". `backend` is spelled as in the
+// configuration: "auto", "ucx", "nccl" or "in_process" (for a fleet of one worker). Buffers are in the memory of
+// `device`, which must outlive the endpoint and its communicators.
 //
 // On memory that the host cannot address, ucx and in_process go through pinned staging (staged.h), and auto is nccl, or
 // ucx where two ranks share a GPU or one of them has no NCCL; until Join its backend() is "auto". On host memory auto
 // is ucx, and shared memory for a group whose ranks share a machine.
 //
-// FailedPrecondition for one that is not in this build or not for this device, InvalidArgument for any other name.
+// FailedPrecondition for a backend that this build lacks or that cannot serve this device, InvalidArgument for any
+// other name.
 absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateCollectiveEndpoint(const std::string& backend,
                                                                              device::Device& device,
                                                                              const std::vector<std::string>& groups);

@@ -1,4 +1,4 @@
-// Which backends exist, and what is said of those that do not.
+// Which backends exist, and the errors for those that do not.
 #include "worker/collective/factory.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ TEST(FactoryTest, MakesTheBackendsOfThisBuild) {
   EXPECT_EQ(Create("in_process").value()->backend(), "in_process");
 }
 
-// What the label of metrics and reports says, and why where it is not the first choice.
+// The backend's name, as metrics and reports show it, and the reason where it is not the first choice.
 TEST(FactoryTest, AutoSharesMemoryAmongTheRanksOfOneNode) {
   const auto backend = [](const std::string& backend, const std::vector<int>& nodes) {
     auto first = Create(backend).value(), second = Create(backend).value();

@@ -1,8 +1,8 @@
-// The in-process backend. An operation is: meet (publish buffers), read the peers' buffers, meet again.
+// The in-process backend. In an operation the ranks meet (publish their buffers), read their peers' buffers, and meet
+// again.
 //
-// Only the first meeting waits for a rank that may never come, so only it can be aborted. Behind it every rank is
-// inside the same operation and merely copies or adds; the later meetings are short and keep a buffer from being
-// taken away while a peer still reads it.
+// Only the first meeting waits for a rank that may never come, so only it can be aborted. After it every rank is inside
+// the same operation and only copies or adds; later meetings are short, and keep buffers valid while peers read them.
 #include "worker/collective/in_process.h"
 
 #include <cstring>
@@ -53,7 +53,7 @@ class Meeting {
     return calls_;
   }
 
-  // Waits for every rank that has begun.
+  // Waits until every rank has called it.
   void Synchronize() {
     absl::MutexLock lock(&mutex_);
     const uint64_t phase = phase_;
@@ -144,7 +144,7 @@ class InProcessCommunicator : public Communicator {
     return meeting_->Begin(rank(), call, [this] { return aborted(); });
   }
 
-  // Sums this rank's part of every call's `full`.
+  // Sums this rank's shard of every call's `full`.
   void SumPart(const std::vector<Call>& calls, device::DType dtype, device::Tensor to, const SumChain& chain) {
     const Range mine = ShardRange(calls[0].count, size(), rank());
     std::vector<const void*> contributions;

@@ -1,4 +1,4 @@
-// Ranks as threads of one process, for tests and single-worker runs: each reads its peers' buffers in place.
+// Ranks as threads of one process, for tests and single-worker runs: each rank reads its peers' buffers in place.
 #ifndef ZEROFLEET_WORKER_COLLECTIVE_IN_PROCESS_H_
 #define ZEROFLEET_WORKER_COLLECTIVE_IN_PROCESS_H_
 
@@ -12,7 +12,7 @@
 namespace zerofleet::collective {
 
 // The communicators of ranks 0, 1, ..., size-1; each may be used and destroyed on a thread of its own. `team` and
-// `nodes` as in CollectiveGroup; the bytes are counted as if they went over the routes of the other backends.
+// `nodes` are as in CollectiveGroup; bytes are counted as if they went over the routes of the other backends.
 std::vector<std::unique_ptr<Communicator>> CreateInProcessGroup(const std::string& group, int size, int team = 0,
                                                                 const std::vector<int>& nodes = {});
 

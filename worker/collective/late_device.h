@@ -1,6 +1,6 @@
-// A device for tests, in host memory, that does everything as late as it may: what is enqueued on a stream runs when
-// the stream is synchronized, an event is waited for, or an event has been polled a few times. So a missing wait shows
-// in the result. Like a GPU, it reports that the host cannot address its memory.
+// A device for tests, in host memory, that does everything as late as it may: what is enqueued on a stream runs only
+// when the stream is synchronized, an event is waited for, or an event has been polled a few times. So a missing wait
+// changes the result. Like a GPU, it reports that the host cannot address its memory.
 #ifndef ZEROFLEET_WORKER_COLLECTIVE_LATE_DEVICE_H_
 #define ZEROFLEET_WORKER_COLLECTIVE_LATE_DEVICE_H_
 
@@ -20,7 +20,7 @@
 
 namespace zerofleet::collective {
 
-// What a stream shares with its events.
+// The queue that a stream shares with its events.
 class LateQueue {
  public:
   void Add(std::function<void()> work) {

@@ -1,5 +1,5 @@
-// The NCCL backend: device memory, everything enqueued on its streams. NCCL's calls and the waiting are in
-// nccl_transport.cc, the reduction in ordered_reduce.cc, its sums in worker/device/cuda/sum_in_order.cu.
+// The NCCL backend: buffers in device memory, everything enqueued on the communicator's streams. NCCL's calls and the
+// waiting are in nccl_transport.cc, the reduction in ordered_reduce.cc, its sums in worker/device/cuda/sum_in_order.cu.
 #include "worker/collective/nccl.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 namespace zerofleet::collective {
 namespace {
 
-// How long a communicator that was not aborted waits for the other ranks of its host to leave too.
+// How long a communicator that was not aborted waits for the other ranks of its host to finish too.
 constexpr double kFinishLimitSeconds = 5;
 // How long failed operations wait for each stream to release their buffers.
 constexpr double kDrainLimitSeconds = 10;
@@ -33,7 +33,7 @@ struct Streams {
   std::unique_ptr<device::cuda::CudaStream> wire, sums;
 };
 
-// A chunk is as long as the scratch memory allows: each is several launches.
+// Chunks are as long as the scratch memory allows, since each costs several launches.
 ReduceLimits Limits(int64_t scratch_bytes) { return {.scratch_bytes = scratch_bytes, .chunk_bytes = scratch_bytes}; }
 
 class NcclCommunicator : public Communicator, private ExchangeTransport {
@@ -97,7 +97,7 @@ class NcclCommunicator : public Communicator, private ExchangeTransport {
   void LoadSums();
   absl::Status Gather(const void* shard, std::byte* full, int64_t count, int64_t element_bytes);
 
-  // Steps of a reduction: messages on one stream, sums on the other, and events between them.
+  // The steps of a reduction: messages on wire_, sums on sums_, and events between the two streams.
   absl::Status Post(int64_t step, const Messages& messages) override;
   absl::Status Arrive(int64_t step) override {
     sums_->Wait(*arrived_[step % kExchangeDepth]);
@@ -127,17 +127,17 @@ class NcclCommunicator : public Communicator, private ExchangeTransport {
   const std::unique_ptr<device::Reservation> scratch_;
   OrderedReduce reduce_;
   std::array<std::shared_ptr<device::Event>, kExchangeDepth> arrived_,
-      summed_;                                      // of the reduction in progress, by step
+      summed_;                                      // for the reduction in progress, by step
   const std::unique_ptr<NcclTransport> transport_;  // null in a group of one rank
 };
 
-// Runs each summation kernel once, before there is any collective: the driver loads a kernel at its first launch and
-// may wait for the device to be idle then, which can deadlock while a collective waits for another rank. A failure
-// sticks to the stream, and the first operation finds it.
+// Runs each summation kernel once, before any collective: the driver loads a kernel at its first launch and may then
+// wait for the device to be idle, which can deadlock while a collective waits for another rank. A failure sticks to the
+// stream, and the first operation returns it.
 void NcclCommunicator::LoadSums() {
   constexpr device::DType kTypes[] = {device::DType::kF32, device::DType::kBF16, device::DType::kF16};
   std::byte* const to = scratch_->data() + sizeof(float);
-  // Kernels differ by how many they add: the ranks of a team, of the last team, the teams.
+  // Kernels differ by the number of contributions: the ranks of a team, the ranks of the last team, the teams.
   for (const int count : {topology().team(), topology().SizeOf(topology().teams() - 1), topology().teams()}) {
     const std::vector<const void*> contributions(count, scratch_->data());
     for (const device::DType full : kTypes) {
@@ -170,7 +170,7 @@ absl::Status NcclCommunicator::CheckIssued(Operation first) {
   return transport_ == nullptr ? absl::OkStatus() : transport_->CheckAsync(OperationName(first));
 }
 
-// The abort ends NCCL's kernels, and what is enqueued behind them finishes quickly.
+// The abort ends NCCL's kernels, so that what is enqueued behind them finishes quickly.
 void NcclCommunicator::Abandon() {
   if (transport_ != nullptr) transport_->Abort();
   wire_->Record()->SettledWithin(kDrainLimitSeconds);
@@ -186,7 +186,7 @@ absl::Status NcclCommunicator::Gather(const void* shard, std::byte* full, int64_
     return absl::OkStatus();
   }
   if (count == 0) return absl::OkStatus();
-  // NCCL's own routes, which enter a node once as well: this counts those of routed_gather.h.
+  // NCCL chooses its own routes, which enter a node once as well; what is counted are the routes of routed_gather.h.
   CountSent(AllGatherTraffic(topology(), count, element_bytes));
   return Group("all_gather", [&]() -> absl::Status {
     if (count % size() == 0) {
@@ -267,7 +267,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> NcclEndpoint::Join(const Collectiv
   }
   Streams streams;
   for (std::unique_ptr<device::cuda::CudaStream>* stream : {&streams.wire, &streams.sums}) {
-    // Other work waits for this: behind a matrix product's blocks a short kernel would wait for whole waves of them.
+    // Other work waits for these kernels, and without priority a short one would wait behind whole waves of a matrix
+    // product's blocks.
     ZF_ASSIGN_OR_RETURN(std::unique_ptr<device::Stream> created, device_.CreateUrgentStream());
     *stream = AsCuda(std::move(created));
   }

@@ -1,5 +1,5 @@
-// The NCCL backend's own logic, on an emulated NCCL and emulated GPUs; the conformance suite runs it too. Only in the
-// emulation build: NCCL itself can be tested only on machines with GPUs.
+// The NCCL backend's own logic, on an emulated NCCL and emulated GPUs; the conformance suite runs it too. Built only
+// with the emulation, since NCCL itself can be tested only on machines with GPUs.
 #include "worker/collective/nccl.h"
 
 #include <gtest/gtest.h>
@@ -75,7 +75,7 @@ Group CreateNcclGroup(const GroupShape& shape, NcclOptions options) {
   return JoinAll(shape, endpoints);
 }
 
-// The suite's longest messages take several steps.
+// Scratch so small that the suite's longest messages take several steps.
 const AddConformanceBackend nccl("nccl", [](const GroupShape& shape) {
   return CreateNcclGroup(shape, {.scratch_bytes = 1 << 20});
 });
@@ -86,8 +86,8 @@ TEST(NcclGroupsTest, AnEndpointJoinsEachOfItsGroups) {
   });
 }
 
-// NCCL wants operations of communicators that share a GPU in one order on every rank. The second rank comes late, so
-// what the first has issued is still in flight.
+// NCCL requires operations of communicators that share a GPU in the same order on every rank. The second rank comes
+// late, so the first rank's operations are still in flight.
 TEST(NcclGroupsTest, OperationsOfSeveralGroupsAreIssuedAsTheyArePosted) {
   const std::vector<std::string> names = {"data", "tensor"};
   std::vector<std::unique_ptr<NcclEndpoint>> endpoints;
@@ -107,7 +107,7 @@ TEST(NcclGroupsTest, OperationsOfSeveralGroupsAreIssuedAsTheyArePosted) {
     return groups[rank][group]->AllGather({}, {data[rank].data(), device::DType::kF32}, 2, "u");
   };
   OnEveryRank(2, [&](int rank) {
-    for (int group : {0, 1}) EXPECT_EQ(post(rank, group).Wait(), absl::OkStatus());  // they connect
+    for (int group : {0, 1}) EXPECT_EQ(post(rank, group).Wait(), absl::OkStatus());  // connects the ranks
   });
   const auto stream = Gpu(0).CreateStream().value();
   const auto in_flight = [&] {
@@ -186,7 +186,7 @@ TEST_F(NcclTest, AbortEndsTheWaitForARankThatNeverConnects) {
   EXPECT_EQ(nccl_emulation::LiveCommunicators(), 0);
 }
 
-// A driver that hangs must not hold up the loss of its rank.
+// A hanging driver must not delay the report that its rank is lost.
 TEST_F(NcclTest, AnAbortThatDoesNotReturnIsLeftBehind) {
   Group group = CreateNcclGroup({.size = 3}, {.abort_limit_seconds = 0.01});
   std::vector<float> data(10);
@@ -200,7 +200,7 @@ TEST_F(NcclTest, AnAbortThatDoesNotReturnIsLeftBehind) {
   while (nccl_emulation::LiveCommunicators() > 0) std::this_thread::yield();
 }
 
-// Two groups on one GPU, whose ranks could otherwise begin with different ones.
+// With two groups on one GPU, ranks could otherwise begin with different groups and deadlock.
 TEST_F(NcclTest, OperationsOfSeveralGroupsAreLaunchedInTheOrderOfTheHost) {
   constexpr char kOrder[] = "NCCL_LAUNCH_ORDER_IMPLICIT";
   unsetenv(kOrder);
@@ -233,7 +233,7 @@ TEST_F(NcclTest, ConnectingHasADeadlineThatNamesRankAndGroup) {
   EXPECT_NE(status.message().find("group data, rank 1 of 3"), absl::string_view::npos) << status;
 }
 
-// One rank's NCCL fails; that rank reports it, and those that wait for it are told too.
+// One rank's NCCL fails: that rank returns the error, and so do the ranks that wait for it.
 TEST_F(NcclTest, AFailureOfNcclIsUnavailableOnEveryRank) {
   Group group = CreateNcclGroup({.size = 3}, {});
   Reduce(group, 100);

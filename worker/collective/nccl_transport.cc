@@ -29,7 +29,7 @@ absl::Status MakeError(ncclResult_t result, const std::string& where, const char
   std::string message = absl::StrCat(where, ": ", ncclGetErrorString(result));
   if (detail != nullptr && *detail != '\0') absl::StrAppend(&message, " (", detail, ")");
   switch (result) {
-    // Sockets and shared memory; a peer that is gone shows as either of these.
+    // Failures of sockets and shared memory; a peer that is gone shows as either of these.
     case ncclSystemError:
     case ncclRemoteError: return absl::UnavailableError(message);
     case ncclInvalidUsage: return absl::FailedPreconditionError(message);
@@ -58,9 +58,9 @@ class Pause {
 
 absl::StatusOr<std::string> NcclTransport::CreateId() {
   ZF_RETURN_IF_ERROR(device::cuda::OpenNccl());
-  // Operations of several groups on one GPU run in the order in which the host issued them, which every rank shares.
-  // Otherwise two ranks could begin with different groups and wait for each other for good. What the user has set
-  // stays; read by NCCL when the first communicator is made.
+  // With this setting, operations of several groups on one GPU run in the order in which the host issued them, which is
+  // the same on every rank. Otherwise two ranks could begin with different groups and wait for each other forever. A
+  // value set by the user stays. NCCL reads it when the first communicator is created.
   setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0);
   ncclUniqueId id;
   const ncclResult_t result = ncclGetUniqueId(&id);
@@ -116,7 +116,7 @@ absl::Status NcclTransport::Connect(const Clock& clock, Watch watch) {
 
 absl::Status NcclTransport::Group(std::string_view op, absl::FunctionRef<absl::Status()> enqueue, Watch watch) {
   ZF_RETURN_IF_ERROR(Check(ncclGroupStart(), op));
-  // The group is ended whatever happens in it: its depth belongs to the thread, not the communicator.
+  // Ends the group even after an error: the group's depth belongs to the thread, not the communicator.
   absl::Status status = enqueue();
   status.Update(Check(ncclGroupEnd(), op));
   ZF_RETURN_IF_ERROR(status);
@@ -143,8 +143,8 @@ absl::Status NcclTransport::Receive(void* to, int64_t bytes, int peer, cudaStrea
   return Check(ncclRecv(to, bytes, ncclInt8, peer, comm_, stream), "ncclRecv");
 }
 
-// The call waits for NCCL's kernels and threads, and for one that does not see the abort for good. So it is made on a
-// thread of its own, which is left behind then.
+// ncclCommAbort waits for NCCL's kernels and threads, forever if one of them does not notice the abort. So it is called
+// on a thread of its own, which is then left behind.
 void NcclTransport::Abort() {
   connected_ = false;
   if (comm_ == nullptr) return;

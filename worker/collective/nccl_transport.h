@@ -1,7 +1,8 @@
-// One rank's NCCL communicator: connected without blocking, watched during every wait, left without hanging.
+// One rank's NCCL communicator, which connects without blocking, is watched during every wait, and ends without
+// hanging.
 //
 // NCCL is used in its non-blocking mode: a call may return before anything is on the stream, and the communicator's
-// asynchronous state tells when it is and whether it failed. So Group waits for that state before it returns; only then
+// asynchronous state says when it is and whether it failed. So Group waits for that state before it returns; only then
 // may events be recorded behind it. All functions must be called on one thread, on which the GPU has been made current.
 #ifndef ZEROFLEET_WORKER_COLLECTIVE_NCCL_TRANSPORT_H_
 #define ZEROFLEET_WORKER_COLLECTIVE_NCCL_TRANSPORT_H_
@@ -29,35 +30,37 @@ class NcclTransport {
   // Called in every wait, at least every 50 ms: an error ends the wait and is returned.
   using Watch = absl::FunctionRef<absl::Status()>;
 
-  // The bytes of a new ncclUniqueId; FailedPrecondition when NCCL is not on this machine. The library opens a socket
-  // for it and starts a thread that listens until the ranks have met there.
+  // The bytes of a new ncclUniqueId; FailedPrecondition when NCCL is not on this machine. NCCL opens a socket for the
+  // id and starts a thread that listens until the ranks have met there.
   static absl::StatusOr<std::string> CreateId();
 
-  // `place` names the rank in errors: "group data, rank 1 of 4". An abort is waited for as long as the limit says.
+  // `place` names the rank in errors: "group data, rank 1 of 4". The destructor and Abort wait at most
+  // `abort_limit_seconds` for NCCL's abort.
   NcclTransport(std::string id, int rank, int size, std::string place, double abort_limit_seconds);
-  ~NcclTransport();  // aborts what Finish has not ended
+  ~NcclTransport();  // aborts unless Finish or Abort was called
   NcclTransport(const NcclTransport&) = delete;
   NcclTransport& operator=(const NcclTransport&) = delete;
 
-  // Meets the other ranks; returns at once if that has been done. DeadlineExceeded when they do not arrive in time.
+  // Meets the other ranks; returns at once if that has been done. DeadlineExceeded when they do not arrive within
+  // kNcclConnectLimitSeconds.
   absl::Status Connect(const Clock& clock, Watch watch);
 
-  // Runs `enqueue`, which calls the functions below, and returns when all of it is on its stream.
+  // Runs `enqueue`, which calls the functions below, and returns when everything is on its stream.
   absl::Status Group(std::string_view op, absl::FunctionRef<absl::Status()> enqueue, Watch watch);
 
-  // Within Group. Counts are bytes.
+  // To be called within Group. Sizes are in bytes.
   absl::Status AllGather(const void* part, void* whole, int64_t part_bytes, cudaStream_t stream);
   absl::Status Broadcast(const void* from, void* to, int64_t bytes, int root, cudaStream_t stream);
   absl::Status Send(const void* from, int64_t bytes, int peer, cudaStream_t stream);
   absl::Status Receive(void* to, int64_t bytes, int peer, cudaStream_t stream);
 
-  // NCCL's asynchronous failure, if it has met one.
+  // NCCL's asynchronous failure, if there is one.
   absl::Status CheckAsync(std::string_view op) { return Settled(op).status(); }
 
-  // Ends kernels in progress and releases everything; where that takes longer than the limit, it goes on without the
-  // caller. No other function may be called afterwards.
+  // Ends kernels in progress and releases everything; where that takes longer than the limit, it returns and the abort
+  // continues in the background. No other function may be called afterwards.
   void Abort();
-  // Leaves in an orderly way, which needs the other ranks of this host; aborts if that takes longer than
+  // Ends the communicator in an orderly way, which needs the other ranks of this host; aborts if that takes longer than
   // `limit_seconds`.
   void Finish(const Clock& clock, double limit_seconds);
 

@@ -1,4 +1,4 @@
-// The libraries' own variables; see network.h.
+// Sets the libraries' environment variables; see network.h.
 #include "worker/collective/network.h"
 
 #include <net/if.h>

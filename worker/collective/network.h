@@ -1,4 +1,4 @@
-// Which network interface the collectives' libraries may use.
+// The network interface that the collectives' libraries may use.
 #ifndef ZEROFLEET_WORKER_COLLECTIVE_NETWORK_H_
 #define ZEROFLEET_WORKER_COLLECTIVE_NETWORK_H_
 
@@ -8,10 +8,10 @@
 
 namespace zerofleet::collective {
 
-// Holds UCX and NCCL to the network interface `name` ("eth0", "lo") and shared memory: nothing of theirs listens on
-// another one. They are told through their own variables, UCX_NET_DEVICES and NCCL_SOCKET_IFNAME, in the environment of
-// this process; so it must be called before the first endpoint is made and before other threads run. InvalidArgument,
-// with the names there are, for an interface this machine does not have.
+// Restricts UCX and NCCL to the network interface `name` ("eth0", "lo") and shared memory: they listen on no other
+// interface. It sets UCX_NET_DEVICES and NCCL_SOCKET_IFNAME in this process's environment, so it must be called before
+// the first endpoint is created and before other threads run. InvalidArgument, listing this machine's interfaces, where
+// `name` is none of them.
 absl::Status UseNetworkInterface(const std::string& name);
 
 }  // namespace zerofleet::collective

@@ -1,4 +1,4 @@
-// What the libraries are told, and that UCX listens where it is told to.
+// The environment variables that the libraries read, and that UCX listens only on the chosen interface.
 #include "worker/collective/network.h"
 
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Sets a variable back to what it was.
+// Restores an environment variable on destruction.
 class Restored {
  public:
   explicit Restored(const char* name) : name_(name), was_(std::getenv(name) == nullptr ? "" : std::getenv(name)) {}

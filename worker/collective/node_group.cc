@@ -13,16 +13,16 @@
 namespace zerofleet::collective {
 namespace {
 
-// Before sleeping, as in ucx_transport.cc.
+// How long to poll before sleeping, as in ucx_transport.cc.
 constexpr double kNodeSpinSeconds = 20e-6;
 constexpr int kLooksPerReading = 64;
-// How soon an abort and the end of a peer's process are noticed.
+// The longest sleep, after which an abort or the end of a peer's process is noticed.
 constexpr absl::Duration kNodeSleepLimit = absl::Milliseconds(10);
-// What is read of a peer at a time: short enough to stay in a core's second-level cache until it is summed.
+// How much is read from a peer at a time: little enough to stay in a core's second-level cache until it is summed.
 constexpr int64_t kReadChunkBytes = 512 << 10;
 constexpr int64_t kReadChunkAlignment = 64;
 
-// A core that waits in a loop leaves more to its sibling, and sees a change sooner.
+// In a polling loop: leaves more of the core to its hardware sibling, and sees a change sooner.
 void Relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -71,7 +71,7 @@ absl::Status NodeGroup::AllGather(const std::byte* shard, std::byte* full, int64
   const auto bytes = [&](int owner) { return ShardRange(count, size, owner).size() * element_bytes; };
   ZF_RETURN_IF_ERROR(Begin(Operation::kAllGather, count, element_bytes, shard, bytes(rank)));
   if (shard != place(rank) && bytes(rank) > 0) std::memcpy(place(rank), shard, bytes(rank));
-  // Each rank turns to another peer first.
+  // Each rank begins with a different peer.
   for (int distance = 1; distance < size; distance++) {
     const int peer = (rank + distance) % size;
     ZF_RETURN_IF_ERROR(AwaitBegun(peer));
@@ -143,7 +143,7 @@ absl::Status NodeGroup::Begin(Operation operation, int64_t count, int64_t elemen
                               int64_t bytes) {
   ZF_CHECK(bytes >= 0);
   operation_++;
-  // The call of two operations ago may still be read.
+  // Peers may still be reading the call of two operations ago, whose place this one takes.
   for (int peer = 0; peer < topology_.size() && operation_ > 2; peer++) {
     if (peers_[peer] != nullptr) ZF_RETURN_IF_ERROR(AwaitDone(peer, operation_ - 2));
   }
@@ -200,7 +200,7 @@ absl::Status NodeGroup::Await(int peer, absl::FunctionRef<bool(const NodeBoard& 
     const double now = Clock::Real().MonotonicSeconds();
     if (spin_until == 0) spin_until = now + kNodeSpinSeconds;
     if (now < spin_until) continue;
-    // Either the peer sees that this rank sleeps, or this rank sees what the peer has done.
+    // Either the peer sees that this rank sleeps, or this rank sees the peer's new counters.
     sleeping.store(1, std::memory_order_seq_cst);
     const uint32_t seen = board.bell.load(std::memory_order_seq_cst);
     const bool is_there = reached(board);

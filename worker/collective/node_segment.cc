@@ -26,7 +26,7 @@ namespace {
 
 constexpr char kSegmentName[] = "zerofleet-collectives";
 constexpr int kSegmentSeals = F_SEAL_SHRINK | F_SEAL_GROW;  // so that no mapping of it can fault
-// Read by one system call, so that an abort or a peer's end is seen between two.
+// The most that one system call reads, so that an abort or a peer's end is noticed between two calls.
 constexpr int64_t kReadBytes = 4 << 20;
 
 absl::Status RefusedBySystem(const absl::string_view what) {
@@ -41,10 +41,10 @@ std::string ReadLink(const std::string& path) {
 
 int OpenProcess(int pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
 
-// A word of a segment as a futex, which the kernel finds by the memory behind it: in any process, at any address.
+// A word of a segment as a futex. The kernel identifies it by its physical memory: in any process, at any address.
 int* FutexOf(const std::atomic<uint32_t>& word) { return const_cast<int*>(reinterpret_cast<const int*>(&word)); }
 
-// Closes it unless it is released.
+// A file descriptor, closed on destruction unless it was released.
 class Descriptor {
  public:
   explicit Descriptor(int number) : number_(number) {}
@@ -72,14 +72,15 @@ absl::StatusOr<std::unique_ptr<NodeSegment>> NodeSegment::Create() {
   if (descriptor.number() < 0) return RefusedBySystem("memfd_create");
   if (ftruncate(descriptor.number(), sizeof(NodeBoard)) != 0) return RefusedBySystem("ftruncate");
   if (fcntl(descriptor.number(), F_ADD_SEALS, kSegmentSeals) != 0) return RefusedBySystem("sealing a segment");
-  // Tries on this process what peers will need, so that a kernel or a filter that has it not is known in time.
+  // Tries on this process what peers will need, so that a kernel or a filter that lacks it is noticed in time.
   const Descriptor self(OpenProcess(getpid()));
   if (self.number() < 0) return RefusedBySystem("pidfd_open");
   const char from = 1;
   char to = 0;
   const iovec local = {&to, 1}, remote = {const_cast<char*>(&from), 1};
   if (process_vm_readv(getpid(), &local, 1, &remote, 1, 0) != 1) return RefusedBySystem("process_vm_readv");
-  // Where only a process's debugger may read its memory (Yama), any of the same user may be that, as UCX allows, too.
+  // Where only a process's debugger may read its memory (Yama), lets any process of the same user be its debugger, as
+  // UCX does.
   prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
   absl::StatusOr<NodeBoard*> mapped = MapBoard(descriptor.number(), PROT_READ | PROT_WRITE);
   if (!mapped.ok()) return mapped.status();
@@ -110,7 +111,7 @@ absl::StatusOr<std::unique_ptr<PeerSegment>> PeerSegment::Open(const v1::NodeAdd
   Descriptor process(OpenProcess(pid));
   if (process.number() < 0) return RefusedBySystem("pidfd_open");
   const std::string path = absl::StrCat("/proc/", pid, "/fd/", address.file());
-  // Opening what is no segment may have effects.
+  // Opening a file that is not a segment may have side effects.
   if (!absl::StrContains(ReadLink(path), absl::StrCat("memfd:", kSegmentName))) {
     return absl::UnavailableError(absl::StrCat(path, " is not a segment"));
   }
@@ -150,7 +151,7 @@ absl::Status PeerSegment::Read(void* to, uint64_t from, int64_t bytes) const {
     const iovec remote = {reinterpret_cast<void*>(from + static_cast<uint64_t>(read)), wanted};
     const ssize_t got = process_vm_readv(pid_, &local, 1, &remote, 1, 0);
     if (got < 0 && errno != ESRCH) return RefusedBySystem("reading a peer's memory");
-    // The number of a process that has ended may be another's by now.
+    // Once the process has ended, another process may have its number.
     if (got <= 0 || HasEnded()) return absl::UnavailableError("its process has ended");
     read += got;
   }

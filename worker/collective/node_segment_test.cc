@@ -1,4 +1,4 @@
-// Segments within this process: what a peer opens, and what it is refused.
+// Segments within this process: what a peer can open and read, and what is refused.
 #include "worker/collective/node_segment.h"
 
 #include <fcntl.h>

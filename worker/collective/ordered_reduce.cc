@@ -9,10 +9,10 @@
 namespace zerofleet::collective {
 namespace {
 
-constexpr int64_t kSumBytes = sizeof(float);  // of an element of a team's sum
-// Chunks begin where a kernel's widest loads may.
+constexpr int64_t kSumBytes = sizeof(float);  // bytes of one element of a team's sum
+// Chunks begin at addresses where a kernel can use its widest loads.
 constexpr int64_t kChunkAlignment = 64;
-// A chunk of a team's sums is being written, one waits for its step, and one is on its way.
+// One chunk of a team's sums is being written, one waits for its step, and one is in transit.
 constexpr int kSumSlots = 3;
 
 std::vector<std::vector<int>> CollectedByMate(const Topology& topology) {
@@ -29,7 +29,7 @@ std::vector<std::vector<int>> CollectedByMate(const Topology& topology) {
 OrderedReduce::Slots::Slots(const Topology& topology) {
   const int teams = topology.teams();
   size_t most_collected = 0;
-  // All teams are like the first, but perhaps the last.
+  // All teams are like the first, except perhaps the last.
   for (const int team : {0, teams - 1}) {
     for (int mate = 0; mate < topology.SizeOf(team); mate++) {
       most_collected = std::max(most_collected, topology.Collected(topology.FirstOf(team) + mate).size());
@@ -95,13 +95,14 @@ absl::Status OrderedReduce::Run(ExchangeTransport& transport, device::Tensor ful
       });
 }
 
-// Elements of `shard` that are in `chunk`.
+// The elements of chunk `chunk` of `shard`.
 Range OrderedReduce::Chunk(const Reduction& reduction, int shard, int64_t chunk) const {
   return Within(ShardRange(reduction.count, topology_.size(), shard), chunk * reduction.chunk_elements,
                 reduction.chunk_elements);
 }
 
-// A narrower result in this rank's place inside `full` ends before the chunks that are still to be read.
+// Where the result is narrower than `full` and lies in this rank's place inside it, it ends before the chunks that are
+// still to be read.
 device::Tensor OrderedReduce::Result(const Reduction& reduction, int64_t chunk) const {
   return reduction.shard.Offset(chunk * reduction.chunk_elements);
 }
@@ -110,7 +111,7 @@ void OrderedReduce::ListContributions(const Reduction& reduction, int64_t chunk,
                                       ExchangeTransport::Messages& messages) const {
   const int64_t element_bytes = device::DTypeBytes(reduction.full.dtype);
   const int first = topology_.FirstOf(team_);
-  // Each rank turns to another mate first.
+  // Each rank begins with a different mate.
   for (int distance = 1; distance < mates_; distance++) {
     const int to = (place_ + distance) % mates_, from = (place_ + mates_ - distance) % mates_;
     for (size_t index = 0; index < collected_[place_].size(); index++) {
@@ -144,7 +145,7 @@ void OrderedReduce::ListTeamSums(const Reduction& reduction, int64_t chunk,
   }
 }
 
-// Adds what this rank's team contributes to the shards that it collects.
+// Adds, for each shard that this rank collects, its team's contributions.
 void OrderedReduce::SumRanks(ExchangeTransport& transport, const Reduction& reduction, int64_t chunk) {
   const bool one_team = topology_.teams() == 1;
   for (size_t index = 0; index < collected_[place_].size(); index++) {
@@ -160,7 +161,7 @@ void OrderedReduce::SumRanks(ExchangeTransport& transport, const Reduction& redu
       const device::Tensor result = Result(reduction, chunk);
       const float* const initial =
           reduction.chain.initial == nullptr ? nullptr : reduction.chain.initial + chunk * reduction.chunk_elements;
-      // A group of one that reduces in place has nothing to add and nothing to move.
+      // A team of one that reduces in place has nothing to add or move.
       const bool is_there = mates_ == 1 && initial == nullptr && result.data == contributions_.front() &&
                             result.dtype == reduction.full.dtype;
       if (!is_there) transport.Sum(contributions_, reduction.full.dtype, result, part.size(), initial);

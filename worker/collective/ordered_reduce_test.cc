@@ -1,4 +1,4 @@
-// What a reduction asks of its transport; its results are in conformance.h.
+// The messages that a reduction posts to its transport; collective_test.cc checks its results.
 #include "worker/collective/ordered_reduce.h"
 
 #include <vector>

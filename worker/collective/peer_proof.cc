@@ -11,7 +11,8 @@
 namespace zerofleet::collective {
 namespace {
 
-// The low bytes of `value`, lowest first: fixed widths, so that no two descriptions have the same bytes.
+// Appends the low `bytes` bytes of `value`, lowest first. Widths are fixed, so that no two descriptions have the same
+// bytes.
 void Append(uint64_t value, int bytes, std::string* to) {
   for (int i = 0; i < bytes; i++) to->push_back(static_cast<char>(value >> (8 * i) & 0xff));
 }

@@ -1,4 +1,4 @@
-// What a proof is bound to.
+// A proof is bound to everything in ProofOf and to the key.
 #include "worker/collective/peer_proof.h"
 
 #include <gtest/gtest.h>

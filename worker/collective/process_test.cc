@@ -1,5 +1,5 @@
-// Collectives between real processes (collective_rank): over UCX with all of its transports and with TCP alone, and
-// reading each other's memory.
+// Collectives between real processes (collective_rank): over UCX with all of its transports, over UCX with TCP alone,
+// and through each other's memory.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -24,7 +24,7 @@ namespace {
 // A rank's process, with a pipe to its stdin and one from its stdout.
 class RankProcess {
  public:
-  // `transport`: what UCX is to use, or shared_memory.
+  // `transport` is UCX_TLS's value, or shared_memory.
   RankProcess(int size, int rank, const std::string& generation, const std::string& scenario,
               const std::string& transport, const std::vector<std::string>& teams = {}) {
     int in[2], out[2];
@@ -111,8 +111,9 @@ TEST_P(ProcessTest, SumsAreRightAndRanksLeaveInAnyOrder) {
   }
 }
 
-// Two teams of two, each on a node as they are told: the bits of the in-process backend, and the bytes of the closed
-// form leave a node, 4*S*(T-1)/T for a reduction of S elements and its half of the result, in bf16, for a gather.
+// Two teams of two, each declared to be on a node of its own. Results have the bits of the in-process backend, and the
+// closed form's bytes leave a node: 4*S*(T-1)/T for a reduction of S elements, and its half of the bf16 result for a
+// gather.
 TEST(ProcessTeamsTest, SumsInTwoLevelsAreRightAndCounted) {
   for (const std::string tls : {"all", "tcp"}) {
     Ranks ranks = Start(4, "counts", "counts", tls, {"2", "0,0,1,1"});
@@ -173,7 +174,7 @@ TEST_P(ProcessTest, SurvivorsOfAKilledRankStayAliveUntilTold) {
   }
 }
 
-// Nobody tells them: a rank that reads its peers' memory sees for itself that one has ended.
+// Without an abort: a rank that reads its peers' memory notices by itself that one has ended.
 TEST(ProcessEndTest, RanksThatShareMemoryNoticeTheEndOfOne) {
   for (const std::string scenario : {"streams", "trickles"}) {
     Ranks ranks = Start(3, scenario, scenario, "shared_memory");

@@ -8,14 +8,14 @@
 namespace zerofleet::collective {
 namespace {
 
-// A chunk of a shard on several nodes: long enough for a connection's full speed, short against the shards of a large
-// unit.
+// The length of a shard's chunks with several nodes: enough for a connection's full speed, little compared with the
+// shards of a large unit.
 constexpr int64_t kGatherChunkBytes = 1 << 20;
 
 }  // namespace
 
-// Between two ranks the shards are listed in ascending order on both sides, which is how messages are matched. Each
-// rank turns to another peer first.
+// Messages are matched by their order, so both of two ranks list the shards between them in ascending order. Each rank
+// begins with a different peer.
 RoutedGather::RoutedGather(const Topology& topology) : topology_(topology) {
   const int rank = topology.rank(), size = topology.size();
   for (int distance = 1; distance < size; distance++) {

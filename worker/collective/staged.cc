@@ -11,9 +11,10 @@
 namespace zerofleet::collective {
 namespace {
 
-// One round of a message of `count` elements: at most `width` elements of every rank's part, beginning `begin` elements
-// into it. The pieces are contiguous, which is how ShardRange splits total() elements: all pieces but the last parts'
-// are `width` long, and parts fall short of the first by fewer than `size` elements together.
+// One round of a message of `count` elements: at most `limit` elements of every rank's part, from element `begin` of
+// the part on. In the staging buffer the pieces are contiguous, as ShardRange splits total() elements: all pieces are
+// width_ long but those of the last parts, since the parts together are fewer than `size` elements shorter than if all
+// were as long as the first.
 class Round {
  public:
   Round(int64_t count, int size, int64_t begin, int64_t limit)
@@ -21,9 +22,9 @@ class Round {
     for (int rank = 0; rank < size; rank++) total_ += InMessage(rank).size();
   }
 
-  // Where in the message the piece of `rank` is.
+  // The place in the message of the piece of `rank`.
   Range InMessage(int rank) const { return Within(ShardRange(count_, size_, rank), begin_, width_); }
-  // Where in the staging buffer.
+  // Its place in the staging buffer.
   Range InStaging(int rank) const { return ShardRange(total_, size_, rank); }
   int64_t total() const { return total_; }
 
@@ -44,7 +45,7 @@ class StagedCommunicator : public Communicator {
         reservation_(std::move(staging)),
         staging_(reservation_->data()),
         inner_(std::move(inner)) {
-    // The inner operation ends before the outer one goes on, so the two threads never count at once.
+    // The outer operation continues only when the inner one has ended, so the two threads never count at the same time.
     inner_->SetObserver([this](const CollectiveRecord& record) { CountSent(record.traffic); });
     StartThread();
   }
@@ -57,21 +58,21 @@ class StagedCommunicator : public Communicator {
   absl::Status RunReduceScatter(device::Tensor full, device::Tensor shard, int64_t count,
                                 const SumChain& chain) override;
 
-  // The inner communicator is where a staged operation waits for its peers, so an abort is passed on to it.
+  // A staged operation waits for its peers in the inner communicator, so an abort is passed on to that.
   void Wake() override {
     if (is_aborted()) inner_->Abort(aborted());
   }
 
  private:
-  // The longest piece of a round whose pieces take `bytes_per_element` of the buffer for each of its elements; even, so
-  // that what follows the pieces is aligned for every type.
+  // The most elements per piece, where a round takes `bytes_per_element` bytes of the buffer for each; even, so that
+  // what follows the pieces is aligned for every type.
   int64_t Limit(int64_t bytes_per_element) const {
     const int64_t limit = reservation_->bytes() / bytes_per_element / 2 * 2;
     ZF_CHECK(limit > 0);
     return limit;
   }
 
-  // Calls body(round) for every round of a message.
+  // Calls body(round) for every round of a message of `count` elements.
   template <class Body>
   absl::Status ForRounds(int64_t count, int64_t bytes_per_element, const Body& body) {
     const int64_t limit = Limit(bytes_per_element);
@@ -82,7 +83,7 @@ class StagedCommunicator : public Communicator {
     return absl::OkStatus();
   }
 
-  // The piece of `rank` between `message` and the staging buffer.
+  // These copy the piece of `rank` between `message` and the staging buffer.
   void ToStaging(const Round& round, int rank, const std::byte* message, int64_t element_bytes) {
     Copy(staging_ + round.InStaging(rank).begin * element_bytes, message + round.InMessage(rank).begin * element_bytes,
          round.InMessage(rank).size() * element_bytes);
@@ -95,8 +96,8 @@ class StagedCommunicator : public Communicator {
   void Copy(void* to, const void* from, int64_t bytes) {
     if (bytes > 0 && to != from) device_.Copy(*stream_, to, from, bytes);
   }
-  // The stream holds nothing but copies whose inputs are there, so it ends soon; an abort in between would hand back
-  // buffers that are still being copied.
+  // The stream holds only copies whose inputs are there, so it finishes soon. Returning early on an abort would hand
+  // back buffers that are still being copied.
   absl::Status FinishCopies() { return stream_->Synchronize(); }
 
   Pending PostInnerGather(int64_t count, int64_t element_bytes) {
@@ -111,7 +112,7 @@ class StagedCommunicator : public Communicator {
   const std::unique_ptr<device::Stream> stream_;
   const std::unique_ptr<device::Reservation> reservation_;
   std::byte* const staging_;
-  const std::unique_ptr<Communicator> inner_;  // after the buffer it works on
+  const std::unique_ptr<Communicator> inner_;  // declared after the buffer that it works on
 };
 
 absl::Status StagedCommunicator::RunAllGather(const void* shard, void* full, int64_t count, int64_t element_bytes) {
@@ -137,7 +138,7 @@ absl::Status StagedCommunicator::RunReduceScatter(device::Tensor full, device::T
     Copy(shard.data, full.data, count * full_bytes);
     return FinishCopies();
   }
-  // The sum follows the pieces: a wider type has no room where a piece was.
+  // The sum is placed behind the pieces: in a wider type it would not fit where a piece was.
   const int64_t bytes_per_element = size() * full_bytes + shard_bytes;
   std::byte* const sum = staging_ + Limit(bytes_per_element) * size() * full_bytes;
   std::byte* to = static_cast<std::byte*>(shard.data);
@@ -149,7 +150,7 @@ absl::Status StagedCommunicator::RunReduceScatter(device::Tensor full, device::T
     const int64_t mine = round.InMessage(rank()).size(), bytes = mine * shard_bytes;
     SumChain staged = chain;
     if (initial != nullptr) {
-      // What the sum begins with waits where it ends: both are fp32.
+      // The initial values are staged where the sum will be written: both are fp32.
       Copy(sum, initial, bytes);
       staged.initial = reinterpret_cast<const float*>(sum);
       initial += mine;
@@ -158,7 +159,8 @@ absl::Status StagedCommunicator::RunReduceScatter(device::Tensor full, device::T
     ZF_RETURN_IF_ERROR(
         inner_->ReduceScatter({staging_, full.dtype}, {sum, shard.dtype}, round.total(), kUnit, nullptr, staged)
             .Wait());
-    // A narrower sum may go to this rank's place inside `full`: it ends before the pieces that are still to be read.
+    // A narrower sum may be copied to this rank's place inside `full`: it ends before the pieces that are still to be
+    // read.
     Copy(to, sum, bytes);
     to += bytes;
     return FinishCopies();

@@ -3,9 +3,9 @@
 // machines where it cannot run.
 //
 // The buffer is reserved once and does not depend on the messages' size (constant-size buffers, ZeRO §6.2): a message
-// is cut so that every rank's part gives one piece per round. The inner operation of a round is that of the same kind
-// on the pieces, so results have the inner backend's bits, and a rank sends the bytes it would have sent without
-// staging. Copies and inner operations take turns; they do not overlap.
+// is cut so that every rank's part gives one piece per round. The inner operation of a round is the same operation on
+// the pieces, so results have the inner backend's bits, and a rank sends the bytes it would have sent without staging.
+// Copies and inner operations take turns; they do not overlap.
 #ifndef ZEROFLEET_WORKER_COLLECTIVE_STAGED_H_
 #define ZEROFLEET_WORKER_COLLECTIVE_STAGED_H_
 
@@ -20,18 +20,18 @@
 
 namespace zerofleet::collective {
 
-inline constexpr int64_t kStagingBytes = 32 << 20;  // of pinned host memory per communicator
+inline constexpr int64_t kStagingBytes = 32 << 20;  // pinned host memory per communicator
 
-// The communicator of `inner`'s group and rank for buffers in the memory of `device`, which outlives it.
+// Creates the communicator of `inner`'s group and rank for buffers in the memory of `device`, which must outlive it.
 // ResourceExhausted when the host cannot pin `staging_bytes`.
 absl::StatusOr<std::unique_ptr<Communicator>> CreateStagedCommunicator(device::Device& device,
                                                                        std::unique_ptr<Communicator> inner,
                                                                        int64_t staging_bytes = kStagingBytes);
 
-// An endpoint with `inner`'s address and name, whose communicators are staged ones around `inner`'s.
+// An endpoint with `inner`'s address and backend name, whose communicators are staged ones around `inner`'s.
 class StagedEndpoint : public CollectiveEndpoint {
  public:
-  // `device` outlives the endpoint and its communicator.
+  // `device` must outlive the endpoint and its communicators.
   StagedEndpoint(device::Device& device, std::unique_ptr<CollectiveEndpoint> inner)
       : device_(device), inner_(std::move(inner)) {}
 

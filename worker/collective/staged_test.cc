@@ -27,12 +27,12 @@ Group Stage(Group inner, int64_t staging_bytes) {
   return group;
 }
 
-// Small enough for the suite's longest messages to take many rounds.
+// A buffer so small that the suite's longest messages take many rounds.
 const AddConformanceBackend staged("staged", [](const GroupShape& shape) {
   return Stage(CreateInProcessGroup(shape.name, shape.size, shape.team, shape.nodes), 64 << 10);
 });
 
-// A group's results for one message of each operation: the results of every rank, one after another, and its totals.
+// What a group gives for one message of each operation: by rank, the results one after another, and the totals.
 struct Outcome {
   std::vector<std::vector<float>> results;
   std::vector<std::map<Operation, CollectiveTotals>> totals;
@@ -66,7 +66,7 @@ Outcome RunAll(Group group, int64_t count) {
   return outcome;
 }
 
-// Whatever the buffer's size, which need not divide anything: the same bits and as many bytes as without staging.
+// Whatever the buffer's size, which need not divide anything, bits and byte counts are the same as without staging.
 TEST(StagedTest, GivesTheInnerBackendsBitsAndBytes) {
   for (int size : {1, 2, 3, 5}) {
     for (int64_t count : {0, 1, 4, 61, 1000, 1021}) {

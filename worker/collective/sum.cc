@@ -1,5 +1,5 @@
-// See sum.h. One pass: a vector's sum stays in a register while every contribution to it is read once, and is written
-// once. Only additions and conversions, which all instruction sets do alike, so the set that runs changes no bit.
+// See sum.h. One pass: a vector's sum stays in a register while each contribution is read once, and is then written
+// once. It uses only additions and conversions, which give the same bits on every instruction set.
 #include "worker/collective/sum.h"
 
 #include <algorithm>
@@ -76,11 +76,11 @@ void SumInOrder(std::span<const void* const> contributions, device::DType dtype,
 }
 
 Stores StoresFor(int64_t bytes) {
-  constexpr int64_t kKept = 1 << 20;  // what a core's own cache holds at most
+  constexpr int64_t kKept = 1 << 20;  // the most that a core's own cache keeps
   return bytes > kKept ? Stores::kStreaming : Stores::kCached;
 }
 
-// In several teams a block at a time: one sum per team, and one of those.
+// With several teams it proceeds in blocks: one sum per team, then the sum of those sums.
 void SumRanksInOrder(const Topology& topology, std::span<const void* const> contributions, device::DType dtype,
                      device::Tensor to, int64_t count, const float* initial, Stores stores) {
   if (topology.teams() == 1) return SumInOrder(contributions, dtype, to, count, initial, stores);

@@ -10,30 +10,30 @@
 
 namespace zerofleet::collective {
 
-// What a reduction over the ranks of one team goes on from. Two reductions of which the second begins with the first's
-// result are one sum, left to right, of all that both were given: the same for any number of ranks.
+// The earlier sum that a reduction over the ranks of one team continues. A reduction that begins with another's result
+// and that other one form one sum, left to right, of the contributions to both: the same for any number of ranks.
 struct SumChain {
-  const float* initial = nullptr;  // this rank's part of what the sum begins with; on every rank or on none
-  int contributors = 0;            // only what the first so many ranks give is added; 0: all of them
+  const float* initial = nullptr;  // this rank's shard of the earlier sum; set on every rank or on none
+  int contributors = 0;            // only the first `contributors` ranks' contributions are added; 0: all ranks'
 };
 
-// Whether results go past the caches, which saves reading the lines that they overwrite; no bit depends on it.
+// Whether results are stored past the caches, which saves reading the lines that they overwrite; no bit depends on it.
 enum class Stores : uint8_t { kCached, kStreaming };
-// For a result of so many bytes: streaming where a cache would not keep it until it is used.
+// How to store a result of `bytes`: streaming where a cache would not keep it until it is used.
 Stores StoresFor(int64_t bytes);
 
 // to[i] = contributions[0][i] + contributions[1][i] + ..., for i < count: left to right in fp32, then one rounding to
 // its type. `to` may be one of the contributions itself if its elements are not wider than theirs.
 //
-// A sum in teams (topology.h) is one such sum per team, to fp32, and one of the teams' sums.
+// A sum in teams (topology.h) consists of one such sum per team, to fp32, and one such sum of the teams' sums.
 //
-// With `initial` (count floats) the sum begins with that: (initial[i] + contributions[0][i]) + ...; it may be `to`
+// With `initial` (count floats) the sum begins with it: (initial[i] + contributions[0][i]) + ...; `initial` may be `to`
 // itself where that is fp32.
 void SumInOrder(std::span<const void* const> contributions, device::DType dtype, device::Tensor to, int64_t count,
                 const float* initial = nullptr, Stores stores = Stores::kCached);
 
-// The sum over ranks that topology.h defines, where all contributions, by rank, are at hand. With one team it is
-// SumInOrder; fewer contributions than ranks are those of the first ones, in one team.
+// The sum over ranks that topology.h defines, from all ranks' contributions, by rank. With one team it is SumInOrder.
+// There may be fewer contributions than ranks only with one team: they are then the first ranks'.
 void SumRanksInOrder(const Topology& topology, std::span<const void* const> contributions, device::DType dtype,
                      device::Tensor to, int64_t count, const float* initial = nullptr, Stores stores = Stores::kCached);
 

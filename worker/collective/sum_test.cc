@@ -30,7 +30,8 @@ TEST(SumTest, RoundsOnce) {
   for (device::BF16 value : sum) EXPECT_EQ(device::ToFloat(value), 1.0f + 1.0f / 128);
 }
 
-// Vectors and the rest behind them convert as dtype.h does, for every fp16 there is and every way of rounding to one.
+// Whole vectors and the remainder after them convert as dtype.h does, for every fp16 value and every kind of rounding
+// to one.
 TEST(SumTest, ConvertsEveryFp16AsDtypeDoes) {
   std::vector<device::F16> halves;
   for (uint32_t bits = 0; bits < 0x10000; bits++) {

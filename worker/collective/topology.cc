@@ -45,7 +45,7 @@ std::vector<int> Topology::Collected(int rank) const {
 
 int Topology::Source(int shard, int to) const {
   if (SameNode(shard, to)) return shard;
-  // Ranks of one place on their nodes exchange with each other, so that every rank of a node takes its part.
+  // Ranks at the same place on their nodes exchange with each other, so that all ranks of a node share the traffic.
   const std::vector<int>& mates = Mates(to);
   const int entry = mates[place_[shard] % mates.size()];
   return entry == to ? shard : entry;

@@ -1,4 +1,4 @@
-// Teams, nodes and their closed forms.
+// Teams, nodes, and closed forms of the bytes they cost.
 #include "worker/collective/topology.h"
 
 #include <gmock/gmock.h>
@@ -45,8 +45,8 @@ TEST(TopologyTest, AShortLastTeamSharesThePlacesItLacks) {
   EXPECT_EQ(topology.Collected(9), (std::vector<int>{1, 3, 5, 7, 9}));
 }
 
-// Whatever the sizes: in each team one member collects a shard, a rank collects its own, and owner and collector have
-// the same place where the team has it.
+// For all sizes: in each team exactly one member collects a shard, a rank collects its own shard, and a collector has
+// the owner's place wherever its team has that place.
 TEST(TopologyTest, EveryTeamCollectsEveryShardOnce) {
   for (int size = 1; size <= 20; size++) {
     for (int team = 0; team <= size; team++) {
@@ -77,8 +77,8 @@ std::vector<int64_t> BytesFromNodes(const Placement& placement, int64_t count, i
   return bytes;
 }
 
-// T teams of g ranks, each on a node: 4*S*(T-1)/T bytes leave a node for S elements; in one team, in the elements' own
-// type, g times S*(T-1)/T elements do.
+// With T teams of g ranks on a node each, 4*S*(T-1)/T bytes leave a node for S elements. With one team over the same
+// nodes, g*S*(T-1)/T elements do, in their own type.
 TEST(TrafficTest, OfAReductionIsTheClosedForm) {
   const int64_t count = 48'000;
   struct Case {
@@ -108,7 +108,7 @@ TEST(TrafficTest, OfAGatherIsTheClosedForm) {
               testing::ElementsAre(4 * count * 3 / 5, 4 * count * 2 / 5));
 }
 
-// A shard reaches a rank from its owner, or from a rank of its own node that has it from the owner.
+// A rank receives a shard from its owner, or from a rank of the receiver's node that has it from the owner.
 TEST(TopologyTest, AShardEntersANodeOnce) {
   for (const std::vector<int>& nodes :
        {std::vector<int>{0, 0, 1, 1}, {3, 3, 3, 9}, {0, 1, 0, 1, 0, 1, 2}, {0, 0, 0, 0}, {0, 1, 2, 3}}) {

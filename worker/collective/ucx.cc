@@ -1,6 +1,6 @@
-// The UCX backend: host memory, messages as requests that are waited for. Algorithms are in ordered_reduce.cc and
-// routed_gather.cc, transport and waiting in ucx_transport.cc, arithmetic in sum.cc; what ranks that share a machine do
-// without messages is in node_group.cc.
+// The UCX backend: host memory; a message is a request that is waited for. Algorithms are in ordered_reduce.cc and
+// routed_gather.cc, transport and waiting in ucx_transport.cc, arithmetic in sum.cc; operations without messages, for
+// ranks that share a machine, are in node_group.cc.
 #include "worker/collective/ucx.h"
 
 #include <algorithm>
@@ -25,13 +25,13 @@ namespace {
 
 using Request = UcxTransport::Request;
 
-// A chunk is small enough to stay in the second-level cache between its arrival and its sum.
+// Chunks are small enough to stay in the second-level cache between arrival and sum.
 constexpr ReduceLimits kLimits = {.scratch_bytes = 4 << 20, .chunk_bytes = 256 << 10};
-constexpr int kSizeLimit = 1 << 16;  // ranks are 16 bits of a tag
-// How long a communicator that was not aborted waits for its last messages to leave.
+constexpr int kSizeLimit = 1 << 16;  // a rank has 16 bits in a tag
+// How long a communicator that was not aborted waits for its last messages to be sent.
 constexpr absl::Duration kFlushLimit = absl::Seconds(2);
 
-// What the ranks of a group that share a machine have besides UCX.
+// What this rank needs, besides UCX, to share memory with the other ranks of its group.
 struct NodePlace {
   std::unique_ptr<NodeSegment> segment;
   std::vector<v1::NodeAddress> addresses;  // by rank; empty: memory is not shared
@@ -94,15 +94,15 @@ class UcxCommunicator : public Communicator, private ExchangeTransport {
     if (node_ == nullptr || !NodeGroup::AllReduces(count * element_bytes, size())) {
       return Communicator::RunAllReduce(data, count);
     }
-    // As if it were made of both: what is counted does not depend on the size.
+    // Counted as a reduce-scatter and an all-gather, so that what is counted does not depend on the size.
     CountSent(ReduceScatterTraffic(topology(), count, element_bytes));
     CountSent(AllGatherTraffic(topology(), count, element_bytes));
     return Operate([&] { return node_->AllReduce(data, count); });
   }
 
   void Idle() override {
-    // Before the first operation there is nobody to hear; after an abort buffers have gone back to their owners. Ranks
-    // that share memory send no messages.
+    // Before the first operation there is no connection, after an abort buffers have gone back to their owners, and
+    // ranks that share memory send no messages.
     if (!transport_->is_connected() || is_aborted() || node_ != nullptr) return Communicator::Idle();
     transport_->ProgressAndSleep(absl::Milliseconds(50));
   }
@@ -112,7 +112,7 @@ class UcxCommunicator : public Communicator, private ExchangeTransport {
   }
 
  private:
-  // The messages of one step under way.
+  // One step's messages in transit.
   using Requests = std::vector<Request>;
 
   absl::Status Post(int64_t step, const Messages& messages) override {
@@ -142,8 +142,8 @@ class UcxCommunicator : public Communicator, private ExchangeTransport {
     return absl::OkStatus();
   }
 
-  // The first operation connects the ranks, so that a rank that never runs one waits for nobody. One that failed closes
-  // the transport: its buffers go back to their owner, untouched from then on.
+  // The first operation connects the ranks, so that a rank that never runs one waits for nobody. A failed operation
+  // closes the transport: its buffers go back to their owner, and nothing touches them from then on.
   absl::Status Operate(absl::FunctionRef<absl::Status()> run) {
     ZF_RETURN_IF_ERROR(ConnectOnce());
     const absl::Status status = run();
@@ -160,7 +160,8 @@ class UcxCommunicator : public Communicator, private ExchangeTransport {
     return status;
   }
 
-  // The peers have proved who they are. All share memory or none does: every rank tells every other whether it can.
+  // Called when the peers have proved who they are. All ranks share memory or none does: every rank tells every other
+  // whether it can read its peers' memory.
   absl::Status OpenNode() {
     absl::StatusOr<std::unique_ptr<NodeGroup>> node = NodeGroup::Open(
         group(), topology(), std::move(node_place_.segment), node_place_.addresses, scratch_.data(), interrupt_);
@@ -200,15 +201,15 @@ class UcxCommunicator : public Communicator, private ExchangeTransport {
   const std::unique_ptr<UcxTransport> transport_;
   NodePlace node_place_;
   const std::function<void(const std::string&)> notice_;
-  std::atomic<bool> shares_;                // memory, as far as is known
-  std::atomic<bool> needs_signals_ = true;  // the thread may be in UCX
+  std::atomic<bool> shares_;                // whether memory is shared, as far as is known
+  std::atomic<bool> needs_signals_ = true;  // the communicator's thread may be sleeping in UCX
   const UcxTransport::Interrupt interrupt_ = [this] { return is_aborted() ? aborted() : absl::OkStatus(); };
   std::vector<std::byte> scratch_;
   OrderedReduce reduce_;
   const RoutedGather gather_;
-  std::unique_ptr<NodeGroup> node_;                        // once connected, where memory is shared
+  std::unique_ptr<NodeGroup> node_;                        // set once connected, where memory is shared
   std::vector<char> verdicts_;                             // by rank: whether it can read its peers' memory
-  std::array<Requests, kExchangeDepth> receives_, sends_;  // of the operation in progress, by step
+  std::array<Requests, kExchangeDepth> receives_, sends_;  // for the operation in progress, by step
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
-// Collectives between processes, of host memory: over UCX (ucx_transport.h), by the reductions of ordered_reduce.h and
-// the gathers of routed_gather.h, or, where all ranks of a group share a machine and the endpoint may, by reading each
-// other's memory (node_group.h) once they have greeted each other over UCX. The scratch memory, at most 4 MiB, is
-// allocated once and does not depend on the messages' size (constant-size buffers, ZeRO §6.2).
+// Collectives between processes on host memory: over UCX (ucx_transport.h), with the algorithms of ordered_reduce.h and
+// routed_gather.h; or, where all ranks of a group share a machine and the endpoint allows it, by reading each other's
+// memory (node_group.h) once they have greeted each other over UCX. The scratch memory, at most 4 MiB, is allocated
+// once and does not depend on the messages' size (constant-size buffers, ZeRO §6.2).
 #ifndef ZEROFLEET_WORKER_COLLECTIVE_UCX_H_
 #define ZEROFLEET_WORKER_COLLECTIVE_UCX_H_
 
@@ -21,7 +21,7 @@ enum class WithinNode : uint8_t { kUcx, kSharedMemory };
 
 class UcxEndpoint : public CollectiveEndpoint {
  public:
-  // For groups of these names, each with a UCX worker of its own.
+  // Creates the endpoint for groups with these names, each with a UCX worker of its own.
   static absl::StatusOr<std::unique_ptr<UcxEndpoint>> Create(const std::vector<std::string>& groups = {"data"},
                                                              WithinNode within_node = WithinNode::kUcx);
 
@@ -38,13 +38,14 @@ class UcxEndpoint : public CollectiveEndpoint {
   using Places = std::map<std::string, Place>;
   UcxEndpoint(Places places, std::string refusal);
   static std::string AddressOf(const Places& places);
-  // The addresses of the ranks' segments, by rank, if they are to share memory; else none, and maybe a reason.
+  // The addresses of the ranks' segments, by rank, if they are to share memory. Otherwise empty, and fallback_reason_
+  // may say why.
   std::vector<v1::NodeAddress> SharedBy(const CollectiveGroup& group,
                                         const std::vector<v1::CollectiveAddress::Group>& ranks);
 
-  Places places_;  // by group's name
+  Places places_;  // by group name
   const std::string address_;
-  const std::string refusal_;  // why no memory is shared here; empty where it is, or is not asked for
+  const std::string refusal_;  // why no memory is shared here; empty where it is shared, or not requested
   std::string fallback_reason_;
 };
 

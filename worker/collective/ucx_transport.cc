@@ -1,5 +1,5 @@
 // UCX handles, requests and waiting. What UCX does beyond moving bytes (signal handlers, warnings) is switched off
-// here: it is a library within a process that has its own.
+// here, since the process has its own.
 #include "worker/collective/ucx_transport.h"
 
 #include <poll.h>
@@ -23,17 +23,17 @@
 namespace zerofleet::collective {
 namespace {
 
-// Before sleeping, so that a message between running peers costs no system call; short enough to leave the core to
-// a compute thread that needs it.
+// How long to poll before sleeping: long enough that a message between running peers costs no system call, short enough
+// to leave the core to a compute thread that needs it.
 constexpr double kSpinSeconds = 20e-6;
 constexpr int kProgressPerClock = 16;
-// Closing by force asks nothing of a peer; it takes some rounds of progress.
+// A forced close involves no peer, but takes some rounds of progress.
 constexpr absl::Duration kCloseLimit = absl::Seconds(1);
 constexpr absl::Duration kSleepLimit = absl::Milliseconds(50);
-// In a tag: the bit that tells messages from greetings, and the part that counts messages.
+// In a tag: the bit that distinguishes messages from greetings, and the bits that count messages.
 constexpr uint64_t kMessageBit = uint64_t{1} << 63, kPositions = (1 << 24) - 1;
 
-// UCX's own messages do not say that it was told which transports to use.
+// UCX's own error texts do not mention variables that restrict which transports it may use.
 absl::Status UcxError(ucs_status_t status, const std::string& what) {
   std::string text = absl::StrCat("ucx: ", what, ": ", ucs_status_string(status));
   for (const char* name : {"UCX_TLS", "UCX_NET_DEVICES"}) {
@@ -42,17 +42,17 @@ absl::Status UcxError(ucs_status_t status, const std::string& what) {
   return absl::UnavailableError(text);
 }
 
-// Who closes a connection, or has ended, was reached: only silence is a failure of the way to it.
+// A peer that closed the connection, or has ended, was reachable; only a peer that stays silent may be unreachable.
 bool IsReset(ucs_status_t status) { return status == UCS_ERR_CONNECTION_RESET || status == UCS_ERR_REJECTED; }
 
-// UCX reads its environment when it is loaded; what the environment leaves open is set here.
+// UCX reads its environment when it is loaded; this sets what the environment does not.
 void QuietUcx() {
   for (int signal : {SIGILL, SIGSEGV, SIGBUS, SIGFPE, SIGHUP}) ucs_debug_disable_signal(signal);
   if (std::getenv("UCX_LOG_LEVEL") == nullptr) ucs_global_opts_set_value("LOG_LEVEL", "fatal");
   if (std::getenv("UCX_HANDLE_ERRORS") == nullptr) ucs_global_opts_set_value("HANDLE_ERRORS", "none");
 }
 
-// A setting of ours, unless the environment has one.
+// Sets UCX_`name`, unless the environment has it.
 void Configure(ucp_config_t* config, const char* name, const char* value) {
   if (std::getenv(absl::StrCat("UCX_", name).c_str()) == nullptr) ucp_config_modify(config, name, value);
 }
@@ -74,7 +74,7 @@ absl::StatusOr<std::unique_ptr<UcxTransport>> UcxTransport::Create() {
   ucp_config_t* config = nullptr;
   ucs_status_t status = ucp_config_read(nullptr, nullptr, &config);
   if (status != UCS_OK) return UcxError(status, "reading its configuration");
-  Configure(config, "RNDV_SCHEME", "get_zcopy");  // fetched by the receiver
+  Configure(config, "RNDV_SCHEME", "get_zcopy");  // the receiver fetches the data
   Configure(config, "MEMTYPE_CACHE", "n");
   ucp_params_t parameters = {};
   parameters.field_mask = UCP_PARAM_FIELD_FEATURES;
@@ -94,7 +94,7 @@ absl::StatusOr<std::unique_ptr<UcxTransport>> UcxTransport::Create() {
 }
 
 UcxTransport::~UcxTransport() {
-  if (!Close()) return;  // a worker with messages under way cannot be destroyed: its memory is given up
+  if (!Close()) return;  // a worker with messages in transit cannot be destroyed: its memory leaks
   if (worker_ != nullptr) ucp_worker_destroy(worker_);
   if (context_ != nullptr) ucp_cleanup(context_);
 }
@@ -128,9 +128,9 @@ absl::Status UcxTransport::Connect(const Interrupt& interrupt) {
   return status;
 }
 
-// The higher of two ranks calls, and the lower one answers over the connection that has come. Were both to call at
-// once, UCX 1.13 would end the process when one closes or dies before they have agreed on a connection
-// (docs/decisions/0005). Nobody waits in a circle: every rank calls before it waits for anything.
+// The higher of two ranks calls, and the lower one answers over the connection that results. If both called at once,
+// UCX 1.13 would end the process when one closes or dies before they have agreed on a connection (docs/decisions/0005).
+// Ranks cannot wait in a circle, since every rank calls before it waits for anything.
 absl::Status UcxTransport::GreetEveryRank(const Interrupt& interrupt) {
   const int size = static_cast<int>(peers_.size());
   for (int peer = 0; peer < place_.rank; peer++) {
@@ -172,7 +172,7 @@ absl::Status UcxTransport::Hear(int peer, GreetingStep step, const Interrupt& in
     greeting_.push_back(request);
     const absl::Status status = Wait({&greeting_.back(), 1}, interrupt);
     if (!status.ok() && !absl::IsInternal(status)) return status;
-    // What confirms has to come from whoever called.
+    // A confirmation has to come from the process that called, so it keeps the call's nonce.
     if (step != GreetingStep::kConfirm) peers_[peer].nonce = heard.nonce;
     if (status.ok() && SameProof(heard.proof, ProofFor(step, peer, place_.rank))) return absl::OkStatus();
     greeting_.pop_back();
@@ -211,10 +211,10 @@ absl::Status UcxTransport::CreateEndpoint(int peer) {
   parameters.field_mask =
       UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
   parameters.address = reinterpret_cast<const ucp_address_t*>(addresses_[peer].data());
-  // Without it UCX ends the process when a peer dies in the middle of a message, and an endpoint with messages under
-  // way cannot be closed.
+  // Without this mode UCX ends the process when a peer dies in the middle of a message, and an endpoint with messages
+  // in transit cannot be closed.
   parameters.err_mode = UCP_ERR_HANDLING_MODE_PEER;
-  parameters.err_handler.cb = [](void*, ucp_ep_h, ucs_status_t) {};  // the requests concerned fail
+  parameters.err_handler.cb = [](void*, ucp_ep_h, ucs_status_t) {};  // nothing to do: the requests concerned fail
   const ucs_status_t status = ucp_ep_create(worker_, &parameters, &peers_[peer].endpoint);
   return status == UCS_OK ? absl::OkStatus() : PeerError(status, "connecting to rank ", peer);
 }
@@ -241,7 +241,7 @@ absl::StatusOr<UcxTransport::Request> UcxTransport::SendTagged(int peer, uint64_
 
 absl::StatusOr<UcxTransport::Request> UcxTransport::ReceiveTagged(int peer, uint64_t tag, void* data, int64_t bytes) {
   ucp_request_param_t parameters = HostMemory();
-  parameters.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;  // the length is learnt from the request
+  parameters.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;  // the request holds the length
   void* handle = ucp_tag_recv_nbx(worker_, data, bytes, tag, ~uint64_t{0}, &parameters);
   if (UCS_PTR_IS_ERR(handle)) return PeerError(UCS_PTR_STATUS(handle), "receiving from rank ", peer);
   return Request{.handle = handle, .bytes = bytes, .peer = peer, .receive = true};
@@ -342,7 +342,7 @@ void UcxTransport::Flush(absl::Duration limit) {
   if (handle == nullptr || UCS_PTR_IS_ERR(handle)) return;
   Request request{.handle = handle};
   const double deadline = Clock::Real().MonotonicSeconds() + absl::ToDoubleSeconds(limit);
-  // A peer that left before this rank makes its endpoint's part of the flush fail, which is as good as done.
+  // If a peer left before this rank, flushing its endpoint fails, which is as good as done.
   Wait({&request, 1}, [deadline] {
     return Clock::Real().MonotonicSeconds() < deadline ? absl::OkStatus() : absl::DeadlineExceededError("flush");
   }).IgnoreError();

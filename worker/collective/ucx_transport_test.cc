@@ -21,10 +21,10 @@ namespace {
 
 using Pair = std::array<std::unique_ptr<UcxTransport>, 2>;
 
-// The lines about peers that each refused.
+// By rank: the lines about the peers that it refused.
 using Refused = std::array<std::vector<std::string>, 2>;
 
-// Two transports that know each other, each in a generation of its own and with a key of its own.
+// Two transports that have joined one group, each with its own generation and its own key.
 Pair Joined(const std::array<uint64_t, 2>& generations, const std::array<std::string, 2>& keys = {"key", "key"},
             Refused* refused = nullptr) {
   Pair pair;
@@ -44,7 +44,7 @@ Pair Joined(const std::array<uint64_t, 2>& generations, const std::array<std::st
 
 absl::Status NoInterrupt() { return absl::OkStatus(); }
 
-// Each sends its rank and `number` to the other, once connected.
+// Called on both connected ranks: each sends a number made of `number` and its rank, and checks what it receives.
 void Exchange(UcxTransport& transport, int rank, int number) {
   const int sent = 10 * number + rank;
   int received = -1;
@@ -73,12 +73,12 @@ TEST(UcxTransportTest, RanksOfOneGenerationConnect) {
   EXPECT_THAT(refused, Each(IsEmpty()));
 }
 
-// A rank that connects does so again and again until it has connected; whoever lies gives up when `enough` was refused.
+// Connects, or gives up as soon as `enough` returns true.
 absl::Status ConnectUntil(UcxTransport& transport, const std::function<bool()>& enough) {
   return transport.Connect([&] { return enough() ? absl::DeadlineExceededError("enough") : absl::OkStatus(); });
 }
 
-// It knows the address, the generation and the rank that it claims to be, and not the key.
+// The liar knows the address, the generation and the rank that it claims to be, but not the key.
 TEST(UcxTransportTest, AProcessWithoutTheKeyIsRefusedWhicheverRankItClaimsToBe) {
   const Watchdog watchdog(kNoProgress);
   for (const int liar : {0, 1}) {
@@ -98,7 +98,7 @@ TEST(UcxTransportTest, AProcessWithoutTheKeyIsRefusedWhicheverRankItClaimsToBe) 
   }
 }
 
-// Someone who claims to be rank 1 comes first; rank 0 refuses it and goes on waiting for rank 1.
+// A process that claims to be rank 1 comes first; rank 0 refuses it and continues to wait for the real rank 1.
 TEST(UcxTransportTest, TheRankItselfConnectsAfterALiarWasRefused) {
   const Watchdog watchdog(kNoProgress);
   std::array<std::unique_ptr<UcxTransport>, 3> made;  // rank 0, rank 1, the liar
@@ -131,7 +131,8 @@ TEST(UcxTransportTest, RanksOfDifferentGenerationsExchangeNothing) {
   const Watchdog watchdog(kNoProgress);
   Refused refused;
   Pair pair = Joined({1, 2}, {"key", "key"}, &refused);
-  // In one generation they connect within a few of these; a rank that hears nothing sleeps after some 20 of them.
+  // Polls of the interrupt. Ranks of one generation connect within a few; a rank that hears nothing sleeps after some
+  // 20.
   constexpr int kPolls = 60;
   std::atomic<int> polls[2] = {0, 0};
   OnEveryRank(2, [&](int rank) {

@@ -1,4 +1,4 @@
-// The payload: the peer's number, a space, the group's name; see unreachable.h.
+// The payload is the peer's rank, a space, and the group's name; see unreachable.h.
 #include "worker/collective/unreachable.h"
 
 #include <utility>

@@ -1,4 +1,4 @@
-// Which rank of a group could not be reached, as a payload of the status that ends the operation: it travels from the
+// Which rank of a group could not be reached, as a payload of the status that ends the operation: it goes from the
 // transport to the coordinator (Failure.unreachable_rank), which has to choose whom to replace.
 #ifndef ZEROFLEET_WORKER_COLLECTIVE_UNREACHABLE_H_
 #define ZEROFLEET_WORKER_COLLECTIVE_UNREACHABLE_H_
@@ -11,13 +11,13 @@
 namespace zerofleet::collective {
 
 struct UnreachablePeer {
-  std::string group;  // its name
-  int peer = 0;       // number in the group
+  std::string group;  // the group's name
+  int peer = 0;       // the peer's rank in the group
 };
 
-// `status`, which must not be OK, with the peer.
+// `status`, which must not be OK, with `peer` as its payload.
 absl::Status WithUnreachablePeer(absl::Status status, const UnreachablePeer& peer);
-// None if the status names none.
+// nullopt if the status names none.
 std::optional<UnreachablePeer> UnreachablePeerOf(const absl::Status& status);
 
 }  // namespace zerofleet::collective

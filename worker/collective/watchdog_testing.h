@@ -1,7 +1,7 @@
-// For tests: a deadline for collectives, so that ranks that wait for each other end the test in seconds and say where.
+// For tests: a deadline for collectives, so that ranks that wait for each other end the test in minutes and say where.
 //
-// A wrong number of chunks, or a message that is never sent, shows as ranks that wait. What expires names the operation
-// each of them is in, and aborts the process.
+// A wrong number of chunks, or a message that is never sent, shows as ranks that wait. An expired watchdog names the
+// operation that each rank is in, and aborts the process.
 #ifndef ZEROFLEET_WORKER_COLLECTIVE_WATCHDOG_TESTING_H_
 #define ZEROFLEET_WORKER_COLLECTIVE_WATCHDOG_TESTING_H_
 
@@ -54,7 +54,7 @@ inline std::string DescribeProgress(const std::vector<std::unique_ptr<Communicat
   return text;
 }
 
-// From its creation to its end nothing may take longer than `limit`; then `describe` is printed and the process aborts.
+// If it lives longer than `limit`, it prints what `describe` returns and aborts the process.
 class Watchdog {
  public:
   explicit Watchdog(std::function<std::string()> describe, absl::Duration limit = kCollectiveTestLimit)

@@ -1,12 +1,12 @@
 // The functions of NCCL that nccl_transport.cc calls, for ranks that are threads of one process and for host memory:
-// for tests of that file and of nccl.cc on machines without GPUs. The emulation build links it in place of libnccl.
+// for tests of that file and of ../nccl.cc on machines without GPUs. The emulation build links it in place of libnccl.
 //
 // It behaves as NCCL's non-blocking mode does where that is hardest on the caller. A communicator stays in progress for
-// a few polls after all ranks have arrived, and refuses a rank whose current GPU is already another rank's. A group
-// is put on its stream a few polls after it has ended: what is enqueued before that runs before it. Calling anything
-// meanwhile is an error. On the stream (worker/device/cuda/emulation/streams.h) a group waits for its peers and moves
-// one message at a time, from their memory to its own, at whatever moment the scheduler chooses. When a rank aborts,
-// those that wait for it fail, as with a closed socket.
+// a few polls after all ranks have arrived, and refuses a rank whose current GPU is already another rank's. A group is
+// put on its stream a few polls after ncclGroupEnd, and behind everything enqueued until then. Any other call before
+// that is an error. On the stream (worker/device/cuda/emulation/streams.h) a group waits for its peers and moves one
+// message at a time, from their memory to its own, at whatever moment the scheduler chooses. When a rank aborts, the
+// ranks that wait for it fail, as with a closed socket.
 #include <nccl.h>
 
 #include <cstring>
@@ -34,14 +34,14 @@ struct Message {
   bool taken = false;
 };
 
-// One half of a transfer: a send, or a receive into `to`. With both, a copy of the rank's own part.
+// One half of a transfer: a send, or a receive into `to`. With both set, a copy of the rank's own part.
 struct Transfer {
   int peer;
   const void* from;
   void* to;
   size_t bytes;
   bool done = false;
-  std::shared_ptr<Message> message = nullptr;  // of a send
+  std::shared_ptr<Message> message = nullptr;  // set for a send
 
   bool is_send() const { return to == nullptr; }
   bool is_copy() const { return from != nullptr && to != nullptr; }
@@ -84,7 +84,8 @@ using device::cuda::emulation::Progress;
 
 enum class Phase { kJoining, kReady, kWorking, kFinalizing };
 
-// A rank of a world; what is on a stream outlives its handle. All but the constants are guarded by the world's mutex.
+// A rank of a world. Operations on a stream hold it, so it may outlive its handle. All but the constants are guarded by
+// the world's mutex.
 struct Rank {
   const std::shared_ptr<World> world;
   const int rank, size;
@@ -111,7 +112,7 @@ Progress Fail(Rank& rank, ncclResult_t result) {
   return Progress::kDone;
 }
 
-// Hands the sends to their peers and copies the rank's own part: a group's first step.
+// A group's first step: hands the sends to their peers and copies the rank's own part.
 void Begin(World& world, int rank, std::vector<Transfer>& transfers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(world.mutex) {
   for (Transfer& transfer : transfers) {
     if (transfer.is_copy()) {
@@ -198,7 +199,7 @@ void EnqueueGroup(const std::shared_ptr<Rank>& rank, cudaStream_t stream, std::v
                                         });
 }
 
-// Ends the handle; its rank is gone for those that wait for it, and the caller may reuse its memory.
+// Ends the handle: ranks that wait for its rank see that it is gone, and the caller may reuse its memory.
 void Release(ncclComm* comm, bool abort) {
   {
     Rank& rank = *comm->rank;

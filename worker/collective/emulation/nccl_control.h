@@ -1,4 +1,4 @@
-// How tests control the NCCL of emulation/nccl.cc.
+// What tests use to control the NCCL of emulation/nccl.cc.
 #ifndef ZEROFLEET_WORKER_COLLECTIVE_EMULATION_NCCL_CONTROL_H_
 #define ZEROFLEET_WORKER_COLLECTIVE_EMULATION_NCCL_CONTROL_H_
 
@@ -12,7 +12,8 @@ void SetAsyncError(int rank, ncclResult_t error);
 // From now on ncclGetUniqueId returns this, until it is set to ncclSuccess.
 void SetUniqueIdResult(ncclResult_t result);
 
-// From now on ncclCommAbort does not return, until this is called with false. What was held back then goes on.
+// With true, ncclCommAbort does not return from now on, until this is called with false; aborts held back then
+// continue.
 void HoldAborts(bool hold);
 
 // Communicators that have not been destroyed or aborted.
