@@ -40,8 +40,8 @@ double LeastWhole(double value) {
   return std::abs(value - nearest) <= kRounding * value ? nearest : std::ceil(value);
 }
 
-// The draft with steps for its epochs. What samples are depends on other keys, so that those are completed and checked
-// first, for a run that is longer than any.
+// Replaces the draft's epochs by steps. What a sample is depends on other keys, so these are completed and checked
+// first, for a run that is longer than any other.
 absl::Status MakeStepsOfEpochs(const SampleCounter& count, ConfigDraft& draft) {
   for (const char* other : {kStepsKey, "tokens"}) {
     if (draft.Given(other))

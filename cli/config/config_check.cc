@@ -70,7 +70,7 @@ absl::Status CheckDouble(const Key& key, double value, const ConfigDraft& draft)
   return draft.Error(key.name, absl::StrCat("must be ", row.or_zero() ? "0, or " : "", wanted, ", got ", got));
 }
 
-// One of the choices, which this build has.
+// Checks that `value` is one of `choices`, and one that this build supports.
 absl::Status CheckChoice(const Key& key, const std::string& value, std::vector<std::string> choices,
                          const ConfigDraft& draft) {
   const bool lacks_cuda = !BuiltWithCuda();
@@ -118,7 +118,7 @@ absl::Status CheckString(const Key& key, const std::string& value, const ConfigD
   return choices.empty() ? absl::OkStatus() : CheckChoice(key, value, choices, draft);
 }
 
-// The value of one key, against its row.
+// Checks the value of one key against its row.
 absl::Status CheckKey(const Key& key, const ConfigDraft& draft) {
   const Message& section = key.Section(draft.config);
   const Reflection& reflection = *section.GetReflection();
@@ -134,8 +134,9 @@ absl::Status CheckKey(const Key& key, const ConfigDraft& draft) {
   }
 }
 
-// The keys of the chosen optimizer are in range, and no key of another is given: it would have no effect. A complete
-// configuration, as `train` writes it for its processes, has them all: those that do not apply are 0.
+// Checks that the keys of the chosen optimizer are in range, and that no key of another optimizer is given, which would
+// have no effect. A complete configuration, as `train` writes it for its processes, contains the keys of all
+// optimizers: those that do not apply are 0.
 absl::Status CheckOptimizer(const ConfigDraft& draft) {
   const v1::OptimizerConfig& config = draft.config.optimizer();
   ZF_ASSIGN_OR_RETURN(const optim::OptimizerRow* const row, optim::FindOptimizer(config.name()));
@@ -156,7 +157,7 @@ absl::Status CheckOptimizer(const ConfigDraft& draft) {
   return absl::OkStatus();
 }
 
-// The processes of a run get the configuration as this JSON, and the messages between them have room for so much.
+// The processes of a run receive the configuration as this JSON, in messages of limited size.
 absl::Status CheckSize(const ConfigDraft& draft) {
   const auto bytes = static_cast<int64_t>(TextOf(draft.config).size());
   if (bytes <= coordinator::kMostConfigBytes) return absl::OkStatus();
@@ -173,7 +174,7 @@ bool IsChanged(const char* key, int64_t value, const ConfigDraft& draft) {
   return draft.Given(key) && absl::StrCat(value) != FindKey(key)->row->value();
 }
 
-// What a run that stops has no use for.
+// Refuses settings of rollbacks and of spike detection that would have no effect.
 absl::Status CheckDivergence(const ConfigDraft& draft) {
   const v1::Config& config = draft.config;
   constexpr char kRollbacks[] = "divergence.max_rollbacks", kWindow[] = "divergence.window_steps";
@@ -187,7 +188,8 @@ absl::Status CheckDivergence(const ConfigDraft& draft) {
   return absl::OkStatus();
 }
 
-// The key that a rule names; of what is written within another key, as the names of sets are, that one.
+// The key to name in a rule's message: the rule's first key or, where that is written within another key, as the names
+// of sets are, the enclosing key.
 std::string NamedKey(const trainer::Rule& rule, const ConfigDraft& draft) {
   const std::string key = rule.keys.front();
   for (const std::string within : rule.keys) {
@@ -200,7 +202,7 @@ std::string NamedKey(const trainer::Rule& rule, const ConfigDraft& draft) {
 
 absl::Status CheckConfig(const ConfigDraft& draft) {
   for (const Key& key : Keys()) {
-    // A PyTorch module has none of a family's sizes; the rules refuse what is given of them.
+    // A PyTorch module has none of a family's sizes; the rules refuse those that are given.
     const bool of_family =
         absl::StartsWith(key.name, "model.") && key.name != "model.context" && key.name != "model.family";
     if (of_family && !draft.config.model().torch().empty()) continue;

@@ -35,9 +35,9 @@ T Number(const std::string& text) {
   return value;
 }
 
-constexpr double kSpikeFactor = 2;  // of a run that goes back
+constexpr double kSpikeFactor = 2;  // the default of divergence.spike_factor with on_divergence: rollback
 
-// The default that a key's row has; the section is made in any case.
+// Sets a key to its row's default; creates the section in any case.
 void FillFromRow(const Key& key, ConfigDraft& draft) {
   google::protobuf::Message& section = key.Section(draft.config);
   const std::string& value = key.row->value();
@@ -54,26 +54,26 @@ void FillFromRow(const Key& key, ConfigDraft& draft) {
   }
 }
 
-// Whether any key of a section is given.
+// Whether any key below `section` is given.
 bool GivenBelow(const std::string& section, const ConfigDraft& draft) {
   const auto found = draft.given.lower_bound(absl::StrCat(section, "."));
   return found != draft.given.end() && absl::StartsWith(found->first, absl::StrCat(section, "."));
 }
 
-// Sets the fields of the draft's model that no key has set, of a section all of them; with `keep` also leaves what has
-// a value already.
+// Copies to the draft's model the fields of `from` that no key gives. A section counts as one field: it is copied whole
+// if none of its keys is given. With `keep`, fields that already have a value are left as well.
 void TakeWhatIsOpen(v1::ModelConfig from, bool keep, ConfigDraft& draft) {
   v1::ModelConfig& model = *draft.config.mutable_model();
   const google::protobuf::Reflection& reflection = *model.GetReflection();
   from.clear_preset();
-  from.clear_freeze();  // of the run that wrote it
+  from.clear_freeze();  // a setting of the run that wrote the model
   for (int i = 0; i < model.GetDescriptor()->field_count(); ++i) {
     const FieldDescriptor& field = *model.GetDescriptor()->field(i);
     const std::string key = absl::StrCat("model.", field.name());
     const bool section = field.message_type() != nullptr && !IsRecord(field);
     const bool set = section ? GivenBelow(key, draft)
                              : draft.Given(key) || (keep && !field.is_repeated() && reflection.HasField(model, &field));
-    // A section is there already, with the defaults of its rows.
+    // The draft's section already holds the defaults of its rows; it is replaced, not merged.
     if (set) reflection.ClearField(&from, &field);
     if (!set && section && reflection.HasField(from, &field)) reflection.ClearField(&model, &field);
   }
@@ -93,19 +93,19 @@ absl::Status FillPreset(ConfigDraft& draft) {
                                            : absl::StrCat("unknown preset; did you mean ", nearest, "? (", all, ")"));
   }
   v1::ModelConfig sizes = preset->Config();
-  // The family has defaults of these, by the sizes that are given.
+  // The family derives their defaults from the sizes that are given.
   if (preset->kv_heads == 0) sizes.clear_kv_heads();
   if (preset->intermediate == 0) sizes.clear_intermediate();
   TakeWhatIsOpen(sizes, /*keep=*/false, draft);
   return absl::OkStatus();
 }
 
-// What only the Llama family has; others have none of it.
+// Fills the fields that only rotary families such as Llama have.
 void FillLlama(ConfigDraft& draft) {
   v1::ModelConfig& model = *draft.config.mutable_model();
   const absl::StatusOr<const model::ModelFamily*> family = model::FindModelFamily(model.family());
   if (!family.ok() || !(*family)->rotary()) {
-    // The row's default.
+    // FillFromRow has created the section.
     if (!GivenBelow("model.rope_scaling", draft)) model.clear_rope_scaling();
     return;
   }
@@ -115,7 +115,7 @@ void FillLlama(ConfigDraft& draft) {
   if (model.norm_epsilon() == 0) model.set_norm_epsilon(kEpsilon);
 }
 
-// The section says nothing without a rank.
+// Without a rank the section has no meaning and is removed, unless one of its keys is given.
 void FillLora(ConfigDraft& draft) {
   constexpr double kAlpha = 16;
   v1::ModelConfig& model = *draft.config.mutable_model();
@@ -132,7 +132,7 @@ absl::Status FillModel(ConfigDraft& draft) {
     if (!draft.Given("model.family")) model.set_family("torch");
     if (draft.stored) TakeWhatIsOpen(draft.stored->model, /*keep=*/true, draft);
     if (model.context() == 0) model.set_context(1);                       // a sample counts as one token
-    if (draft.config.device() == "auto") draft.config.set_device("cpu");  // the one device that runs it
+    if (draft.config.device() == "auto") draft.config.set_device("cpu");  // the only device that runs a PyTorch module
     if (!GivenBelow("model.rope_scaling", draft)) model.clear_rope_scaling();
     FillLora(draft);
     return absl::OkStatus();
@@ -172,7 +172,7 @@ absl::Status FillModel(ConfigDraft& draft) {
 absl::Status FillBatch(ConfigDraft& draft) {
   const v1::ParallelConfig& parallel = draft.config.parallel();
   v1::BatchConfig& batch = *draft.config.mutable_batch();
-  // What comes next counts with it.
+  // The lines below compute with the schedule.
   if (const std::string wrong = coordinator::ScheduleError(batch); !wrong.empty()) {
     return draft.Error("batch.schedule", wrong);
   }
@@ -188,12 +188,12 @@ absl::Status FillBatch(ConfigDraft& draft) {
   return absl::OkStatus();
 }
 
-// So many that `tokens` are trained on, at least. A complete configuration, as `train` writes it for its processes, has
-// both.
+// Derives `steps` from `tokens`: the least number that trains on all of them. A complete configuration, as `train`
+// writes it for its processes, has both keys.
 absl::Status FillSteps(ConfigDraft& draft) {
   v1::Config& config = draft.config;
   const auto context = static_cast<double>(config.model().context());
-  // What is out of range the check reports.
+  // The check reports values that are out of range.
   if (config.tokens() == 0 || context < 1 || config.batch().global_sequences() < 1) return absl::OkStatus();
   const auto steps = static_cast<int64_t>(
       std::ceil(coordinator::StepsTaking(config.batch(), static_cast<double>(config.tokens()) / context)));
@@ -207,7 +207,7 @@ absl::Status FillSteps(ConfigDraft& draft) {
 
 void FillOptimizerAndSchedule(ConfigDraft& draft) {
   v1::OptimizerConfig& optimizer = *draft.config.mutable_optimizer();
-  // The check reports a name that is unknown.
+  // The check reports an unknown name.
   if (const absl::StatusOr<const optim::OptimizerRow*> row = optim::FindOptimizer(optimizer.name()); row.ok()) {
     for (const optim::OptimizerKey& key : (*row)->keys) {
       if (!draft.Given(absl::StrCat("optimizer.", key.name))) (optimizer.*key.set)(key.value_if_absent);
@@ -230,7 +230,7 @@ void FillRun(ConfigDraft& draft) {
         config.data().validation_size() + config.data().validation_samples() > 0 ? 100 : 0);
   }
   v1::RestartConfig& restart = *config.mutable_restart();
-  // One key was for all three once.
+  // form_timeout_seconds once covered all three timeouts; it remains the default of the other two.
   const double form = restart.form_timeout_seconds();
   if (!draft.Given("restart.load_timeout_seconds")) restart.set_load_timeout_seconds(form);
   if (!draft.Given("restart.reconnect_timeout_seconds")) restart.set_reconnect_timeout_seconds(form);

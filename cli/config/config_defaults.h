@@ -1,4 +1,5 @@
-// The values of omitted keys: those of their rows (keys.h), and here those that depend on other keys.
+// The values of omitted keys: the defaults in their rows (keys.h), and those that depend on other keys, which are
+// computed here.
 #ifndef ZEROFLEET_CLI_CONFIG_CONFIG_DEFAULTS_H_
 #define ZEROFLEET_CLI_CONFIG_CONFIG_DEFAULTS_H_
 

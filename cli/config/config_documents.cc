@@ -35,7 +35,7 @@ class DocumentStarts : public YAML::EventHandler {
     if (std::exchange(started_, false)) last_line_ = mark.line + 1;
   }
 
-  bool started_ = false;  // a document whose first content has not been seen
+  bool started_ = false;  // a document has started, and its first content has not been seen
   int last_line_ = 1;
 };
 

@@ -10,7 +10,7 @@
 
 namespace zerofleet::cli {
 
-// The line, from 1, on which a second document starts, if one does. Throws YAML::Exception for invalid YAML.
+// The line (1-based) on which a second document starts, if there is one. Throws YAML::Exception for invalid YAML.
 std::optional<int> LineOfSecondDocument(const std::string& yaml);
 
 }  // namespace zerofleet::cli

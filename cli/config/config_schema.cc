@@ -19,13 +19,13 @@ Json SectionSchema(const Descriptor& descriptor, const std::string& section) {
   Json& properties = schema["properties"] = Json::object();
   for (int i = 0; i < descriptor.field_count(); ++i) {
     const FieldDescriptor& field = *descriptor.field(i);
-    if (IsRecord(field)) continue;  // a program writes it, and no editor
+    if (IsRecord(field)) continue;  // written by a program, never in an editor
     properties[field.name()] = FieldSchema(field, section.empty() ? field.name() : section + "." + field.name());
   }
   return schema;
 }
 
-// A bound or a default as the field's type has it.
+// A bound or a default in the field's type: a double or an integer.
 Json Number(const FieldDescriptor& field, double value) {
   if (field.cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE) return value;
   return static_cast<int64_t>(value);

@@ -26,7 +26,8 @@ bool IsChoice(const Json& schema, const Json& value) {
   return std::find(schema["enum"].begin(), schema["enum"].end(), value) != schema["enum"].end();
 }
 
-// The subset of JSON Schema that ConfigSchema uses. The first fault in `value`, by its path; empty if there is none.
+// The first fault in `value`, with its path; empty if there is none. Knows the subset of JSON Schema that ConfigSchema
+// uses.
 std::string Invalid(const Json& schema, const Json& value, const std::string& path = "") {
   if (schema.contains("anyOf")) {
     for (const Json& one : schema["anyOf"]) {
@@ -74,7 +75,7 @@ std::string Invalid(const Json& schema, const Json& value, const std::string& pa
   return path + ": not one of the choices";
 }
 
-// Every leaf of the schema, with its own schema.
+// Collects every leaf of the schema, by its path.
 void Leaves(const Json& schema, const std::string& path, std::map<std::string, Json>& leaves) {
   for (const auto& [name, member] : schema["properties"].items()) {
     const std::string key = path.empty() ? name : absl::StrCat(path, ".", name);
@@ -106,7 +107,7 @@ TEST(ConfigSchema, HoldsEveryKeyOfTheMessage) {
   EXPECT_EQ(leaves["seed"]["minimum"], 0);
 }
 
-// With ZF_UPDATE_DOCS=1 the file is written anew.
+// With ZF_UPDATE_DOCS=1 the file is written again.
 TEST(ConfigSchema, IsWhatDocsHold) {
   constexpr char kFile[] = "docs/config.schema.json";
   if (std::getenv("ZF_UPDATE_DOCS") != nullptr) std::ofstream(kFile) << ConfigSchemaText();
@@ -120,7 +121,7 @@ TEST(ConfigSchema, ExamplesValidate) {
   EXPECT_GE(names.size(), 3u);
   for (const std::string& name : names) {
     if (name.find(".yaml") == std::string::npos) continue;
-    // The checkpoint from which that one starts is not there.
+    // The checkpoint that fine_tune.yaml starts from does not exist here.
     const std::vector<ConfigOverride> instead = {{"--set", "init_from="}, {"--set", "model.preset=gpt2-124m"}};
     const absl::StatusOr<v1::Config> config =
         LoadConfig("examples/" + name, name == "fine_tune.yaml" ? instead : std::vector<ConfigOverride>());

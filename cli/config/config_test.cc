@@ -52,7 +52,7 @@ TEST(ConfigDefaults, CompleteTheSmallestConfiguration) {
 }
 
 TEST(ConfigDefaults, StepsMayFollowFromTokens) {
-  // 16 sequences of 1024 tokens a step.
+  // A step takes 16 sequences of 1024 tokens.
   const absl::StatusOr<v1::Config> config = Parse(kSmallest, {"tokens=100000", "schedule.decay=wsd"});
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->steps(), 7);
@@ -69,7 +69,7 @@ TEST(ConfigDefaults, StepsMayFollowFromEpochs) {
     EXPECT_EQ(config.batch().micro_sequences(), 16);
     return 100;
   };
-  // 16 samples a step: 150 samples.
+  // 1.5 epochs of the counted samples are 150 samples, 16 in a step.
   const std::vector<ConfigOverride> overrides = {{"--set", "epochs=1.5"}, {"--set", "schedule.decay=wsd"}};
   const absl::StatusOr<v1::Config> config = ParseConfig(kSmallest, "run.yaml", overrides, count);
   ASSERT_TRUE(config.ok()) << config.status();
@@ -77,7 +77,7 @@ TEST(ConfigDefaults, StepsMayFollowFromEpochs) {
   EXPECT_EQ(config->epochs(), 0);
   EXPECT_EQ(config->schedule().decay_steps(), 1);
   EXPECT_EQ(longest, 1'000'000'000);
-  // Every sample once, though it takes no whole step.
+  // A run has at least one step.
   EXPECT_EQ(ParseConfig(kSmallest, "run.yaml", {{"--set", "epochs=0.01"}}, count)->steps(), 1);
   EXPECT_EQ(ParseConfig(kSmallest, "run.yaml", {{"--set", "epochs=3"}}, count)->steps(), 19);
   // 112 samples are 7 steps, though 1.12 x 100 is a little more in binary.
@@ -126,7 +126,7 @@ TEST(ConfigDefaults, FollowOtherKeys) {
   EXPECT_EQ(Parse(kSmallest, {"on_divergence=rollback"})->divergence().spike_factor(), 2);
 }
 
-// What one key was for once.
+// form_timeout_seconds once covered all three timeouts.
 TEST(ConfigDefaults, TheFormTimeoutIsThatOfLoadingAndReconnecting) {
   const absl::StatusOr<v1::Config> together = Parse(kSmallest, {"restart.form_timeout_seconds=20"});
   ASSERT_TRUE(together.ok()) << together.status();
@@ -421,7 +421,7 @@ TEST(ConfigCheck, KnowsWhichDevicesTheBuildHas) {
   }
 }
 
-// What a run hands to its processes is read as the same, up to the last byte that is allowed.
+// A configuration that a run passes to its processes reads back as the same, up to the most bytes that are allowed.
 TEST(ConfigCheck, AConfigurationMayHaveSoManyBytes) {
   absl::StatusOr<v1::Config> config = Parse(kSmallest);
   ASSERT_TRUE(config.ok()) << config.status();
@@ -531,7 +531,7 @@ TEST(TorchConfig, TheRecordIsReadAndWrittenAgain) {
   draft.file = "run.yaml";
   ASSERT_TRUE(ReadConfigText(kRecord, draft).ok());
   const v1::ForeignModel& foreign = draft.config.model().foreign();
-  EXPECT_EQ(foreign.units(0).tensors(0).name(), "1");  // in quotes: no number
+  EXPECT_EQ(foreign.units(0).tensors(0).name(), "1");  // quoted in the JSON, so it stays a string
   EXPECT_EQ(foreign.flops_per_sample(), 1500);
   EXPECT_EQ(foreign.training(2).what(), v1::ForeignEvent::DELIVER);
   EXPECT_EQ(foreign.config_json(), "{\n}\n");

@@ -86,7 +86,7 @@ std::string KeySuggestion(const Descriptor& descriptor, const std::string& secti
     if (!advice.empty()) return advice;
   }
   const KeyWord* const word = FindKeyWord(name);
-  const bool absent = word != nullptr && std::string_view(word->key).empty();  // what the word means there is not here
+  const bool absent = word != nullptr && std::string_view(word->key).empty();  // known, but there is no such key
   if (!same_name.empty() && !absent) return absl::StrCat("did you mean ", Alternatives(same_name), "?");
   if (word != nullptr) return KeyWordAdvice(*word);
   const std::string nearest = Nearest(name, siblings);
@@ -171,7 +171,7 @@ class Reader {
     if (IsRecord(field) && node.IsNull()) return absl::OkStatus();
     if (IsRecord(field)) return ReadRecord(node, key, *reflection.MutableMessage(&message, &field));
     if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
-      // A complete configuration prints a section within another one so where it does not apply.
+      // A complete configuration has null for a section within another one where it does not apply.
       if (node.IsNull() && absl::StrContains(key, '.')) return absl::OkStatus();
       if (!node.IsMap()) return WrongType(node, key, field);
       return ReadSection(node, key, *reflection.MutableMessage(&message, &field));
@@ -198,7 +198,7 @@ class Reader {
   }
 
  private:
-  // A message as a program has written it, in JSON, which is YAML.
+  // Reads a message that a program has written as JSON, which is also YAML.
   absl::Status ReadRecord(const YAML::Node& node, const std::string& key, Message& message) const {
     if (!node.IsMap()) return Error(node, key, absl::StrCat("must be a record, got ", KindFound(node)));
     const absl::Status read = ParsedJsonToProto(JsonOf(node), &message);
@@ -222,7 +222,7 @@ class Reader {
     return value.is_discarded() ? nlohmann::json(node.Scalar()) : value;
   }
 
-  // {every: n}, which the message holds as this text; the check says whether n will do.
+  // Reads {every: n}; the field holds it as this text, and config_check.cc checks n.
   absl::Status ReadCheckpointing(const YAML::Node& node, const std::string& key, const FieldDescriptor& field,
                                  Message& message) const {
     for (const auto& entry : node) {
@@ -258,7 +258,7 @@ class Reader {
     message.GetReflection()->ClearField(&message, &field);
     if (kind == v1::KeyRow::MIXTURE || kind == v1::KeyRow::NAMED_SETS) {
       const FieldDescriptor& beside = *BesideField(field);
-      // What the command line replaces takes its own weights or names along.
+      // A list that the command line replaces loses its weights or names too.
       if (!flag_.empty() || HoldsSections(node)) message.GetReflection()->ClearField(&message, &beside);
       if (HoldsSections(node)) {
         return kind == v1::KeyRow::MIXTURE ? ReadMixture(node, key, field, beside, message)
@@ -272,8 +272,8 @@ class Reader {
     return ReadList(node, key, field, message);
   }
 
-  // [{from_step: 1000, global_sequences: 32}, ...]: the batches, and beside each of them its first step. What the
-  // command line replaces takes its own steps along.
+  // Reads [{from_step: 1000, global_sequences: 32}, ...]: the batches into `field`, and the first step of each into
+  // `steps`. A list that the command line replaces loses its steps too.
   absl::Status ReadBatches(const YAML::Node& node, const std::string& key, const FieldDescriptor& field,
                            const FieldDescriptor& steps, Message& message) const {
     const Reflection& reflection = *message.GetReflection();
@@ -297,7 +297,7 @@ class Reader {
     return absl::OkStatus();
   }
 
-  // The list that goes with a mixture or with named sets.
+  // The field that holds a mixture's weights or the names of named sets.
   static const FieldDescriptor* BesideField(const FieldDescriptor& field) {
     const char* const suffix = RowOf(field).kind() == v1::KeyRow::MIXTURE ? "_weights" : "_sets";
     return field.containing_type()->FindFieldByName(absl::StrCat(field.name(), suffix));
@@ -312,7 +312,8 @@ class Reader {
     return false;
   }
 
-  // [{path: a, weight: 0.7}, ...]: the paths, and the smallest integers in the proportion of the weights.
+  // Reads [{path: a, weight: 0.7}, ...]: the paths into `field`, and into `beside` the smallest integers in the
+  // proportion of the weights.
   absl::Status ReadMixture(const YAML::Node& node, const std::string& key, const FieldDescriptor& field,
                            const FieldDescriptor& beside, Message& message) const {
     if (!node.IsSequence()) return WrongType(node, key, field);
@@ -338,7 +339,7 @@ class Reader {
     return absl::OkStatus();
   }
 
-  // {wiki: [a, b], code: c}: the paths, and beside each of them its set's name.
+  // Reads {wiki: [a, b], code: c}: the paths into `field`, and the name of each path's set into `beside`.
   absl::Status ReadNamedSets(const YAML::Node& node, const std::string& key, const FieldDescriptor& field,
                              const FieldDescriptor& beside, Message& message) const {
     if (!node.IsMap()) return WrongType(node, key, field);

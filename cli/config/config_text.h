@@ -24,17 +24,17 @@ namespace zerofleet::cli {
 struct StoredModel {
   std::string path;
   v1::ModelConfig model;
-  std::string tokenizer;  // the value of data.tokenizer for it; empty if it carries none
+  std::string tokenizer;  // the value that data.tokenizer gets; empty if the checkpoint carries no tokenizer
 };
 
 // A configuration on its way from text to a complete v1::Config.
 struct ConfigDraft {
   v1::Config config;
   std::string file;
-  std::optional<StoredModel> stored;         // with init_from (initial_model.h)
-  int64_t tokenizer_vocab = 256;             // tokenizer_facts.h; of bytes until a tokenizer is found
+  std::optional<StoredModel> stored;  // with init_from (initial_model.h)
+  int64_t tokenizer_vocab = 256;      // set by FindTokenizer (tokenizer_facts.h); until then that of the byte tokenizer
   std::map<std::string, std::string> given;  // full key path -> where: "run.yaml:7" or "--set"
-  std::set<std::string> open;                // keys that are still to be chosen: rules over them are not asked
+  std::set<std::string> open;  // keys that are still to be chosen: rules that involve them are not checked
 
   bool Given(const std::string& key) const { return given.count(key) > 0; }
 
@@ -49,7 +49,7 @@ absl::Status ReadConfigText(const std::string& yaml, ConfigDraft& draft);
 // except that a string key takes it literally. `flag` ("--set", "--workers") says in messages where it was given.
 absl::Status ApplyOverride(const std::string& flag, const std::string& assignment, ConfigDraft& draft);
 
-// A complete configuration as text that is read as the same: what a run gives to its processes.
+// A complete configuration as the text that a run passes to its processes; parsing it gives the same configuration.
 std::string TextOf(const v1::Config& config);
 
 }  // namespace zerofleet::cli

@@ -74,12 +74,12 @@ TEST(ConfigText, ReadsAMixtureAndNamedSets) {
                         absl::StrJoin(data.validation(), " "), "|", absl::StrJoin(data.validation_sets(), " "));
   };
   EXPECT_EQ(lists(), "a b|7 3|c d e|wiki wiki code");
-  // As the processes of a run get it.
+  // In the form that the processes of a run receive.
   const std::string complete = absl::StrCat("{\"data\": ", DumpJson(ProtoToJson(draft.config.data())), "}");
   draft = {};
   ASSERT_TRUE(Read(complete, draft).ok());
   EXPECT_EQ(lists(), "a b|7 3|c d e|wiki wiki code");
-  // What is replaced takes its weights and names along.
+  // A list that is replaced loses its weights or names too.
   ASSERT_TRUE(ApplyOverride("--set", "data.validation=[v]", draft).ok());
   EXPECT_EQ(lists(), "a b|7 3|v|");
   ASSERT_TRUE(ApplyOverride("--set", "data.train=[c, d]", draft).ok());
@@ -177,7 +177,7 @@ TEST(ConfigText, SuggestsByMeaningBeforeSpelling) {
   EXPECT_EQ(said("every_steps: 5"),
             "run.yaml:1: every_steps: unknown key; did you mean evaluate.every_steps, checkpoint.every_steps, "
             "integrity.every_steps or histograms.every_steps?");
-  // Its own section comes before the same name elsewhere.
+  // A key of the same section is suggested before the same name elsewhere.
   EXPECT_EQ(said("evaluate: {every: 5}"),
             "run.yaml:1: evaluate.every: unknown key; did you mean evaluate.every_steps?");
   EXPECT_EQ(said("evaluate: {batch: 5}"), "run.yaml:1: evaluate.batch: unknown key; did you mean evaluate.batches?");

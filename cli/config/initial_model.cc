@@ -24,7 +24,7 @@ namespace {
 constexpr char kKey[] = "init_from", kPreset[] = "preset", kContext[] = "context";
 constexpr char kFreeze[] = "freeze", kLora[] = "lora";
 
-// What is wrong with a path that is no step directory, and what would be right.
+// The error for a path that is no step directory, with advice on what to name instead.
 absl::Status NoStepDirectory(const ConfigDraft& draft, const std::string& path) {
   const bool gguf = absl::EndsWith(path, ".gguf") && FileExists(path);
   if (!gguf && !IsDirectory(path)) return draft.Error(kKey, absl::StrCat(path, ": no such directory"));
@@ -55,7 +55,7 @@ absl::Status FindStoredModel(ConfigDraft& draft) {
   if (!own.ok()) return Annotate(own.status(), "checkpoint.dir");
   if (!own->empty()) {
     draft.stored = StoredIn(own->front().path, own->front().manifest);
-    // The run's own checkpoints come and go.
+    // Old checkpoints of the run are deleted in time, so the tokenizer in `path` is preferred.
     const bool lasting = !draft.stored->tokenizer.empty() && FileExists(text::TokenizerPath(path));
     if (lasting) draft.stored->tokenizer = path;
     return absl::OkStatus();
@@ -75,7 +75,7 @@ absl::Status CheckStoredModel(const ConfigDraft& draft) {
   const nlohmann::ordered_json there = ProtoToJson(stored), here = ProtoToJson(model);
   const bool modules = model::IsForeign(stored) && model::IsForeign(model);
   for (const auto& [field, value] : there.items()) {
-    // What is trained of it is the run's own affair.
+    // Which parameters are trained is this run's own choice.
     if (field == kFreeze || (field == kLora && value.is_null())) continue;
     const bool shorter = field == kContext && model.context() < stored.context();
     if (field == kPreset || value == here[field] || shorter) continue;

@@ -1,7 +1,7 @@
-// The model of a run with init_from: read from what the run starts from, so that it need not be typed.
+// The model of a run with init_from: read from the checkpoint that the run starts from, so that it need not be typed.
 //
-// That is the run's own newest checkpoint where it has one, so that what init_from names is not needed any more, and
-// init_from otherwise. What is typed all the same must agree with it.
+// That checkpoint is the run's own newest one where there is one, so that the directory in init_from is no longer
+// needed; otherwise it is the one in init_from. Model keys that are given all the same must agree with it.
 #ifndef ZEROFLEET_CLI_CONFIG_INITIAL_MODEL_H_
 #define ZEROFLEET_CLI_CONFIG_INITIAL_MODEL_H_
 
@@ -10,12 +10,12 @@
 
 namespace zerofleet::cli {
 
-// Sets `draft.stored` if the draft has init_from; the only part of a configuration's check that reads other files.
-// InvalidArgument if init_from is no step directory, saying what would be; DataLoss if its manifest is damaged.
+// Sets `draft.stored` if the draft has init_from. InvalidArgument if init_from is no step directory, with advice on
+// what to name instead; DataLoss if its manifest is damaged.
 absl::Status FindStoredModel(ConfigDraft& draft);
 
-// InvalidArgument, naming key and both values, unless the complete model is the stored one. The context may be
-// shorter: a position table's first rows are a table.
+// InvalidArgument, naming the key and both values, unless the complete model is the stored one. The context may be
+// shorter: the first rows of a position table are themselves a position table.
 absl::Status CheckStoredModel(const ConfigDraft& draft);
 
 }  // namespace zerofleet::cli

@@ -1,4 +1,5 @@
-// init_from: the model comes from a checkpoint, what is typed must agree, and what is no checkpoint is named.
+// init_from: the model comes from a checkpoint, model keys that are given must agree, and a path that is no checkpoint
+// is named in the error.
 #include "cli/config/initial_model.h"
 
 #include <string>

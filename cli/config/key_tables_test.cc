@@ -1,7 +1,7 @@
 // The tables of keys in docs/configuration.md are made from the rows of the keys.
 //
 // A table stands between `<!-- keys: SECTION, ... -->` and `<!-- end of keys -->`; SECTION is a section or a key of the
-// first level. With ZF_UPDATE_DOCS=1 the page is written anew; read the difference before committing it.
+// first level. With ZF_UPDATE_DOCS=1 the page is written again; read the difference before committing it.
 #include <cstdlib>
 #include <fstream>
 #include <string>

@@ -13,20 +13,19 @@ namespace zerofleet::cli {
 
 struct KeyWord {
   const char* word;    // as other tools spell it: lower case, underscores
-  const char* key;     // the key that does what it means; empty: none does
-  const char* remark;  // how they differ, or why there is no key; may be empty
+  const char* key;     // the key with that meaning; empty if there is none
+  const char* remark;  // how word and key differ, or why there is no key; may be empty
 };
 
 std::span<const KeyWord> KeyWords();
 
-// The row of `name`, ignoring case, leading dashes, and dashes versus underscores; null if it is
-// not a known word.
+// The row of `name`, null if it is not a known word. Case and leading dashes are ignored, and dashes match underscores.
 const KeyWord* FindKeyWord(std::string_view name);
 
 // "use optimizer.learning_rate", with the remark in parentheses; or the remark alone.
 std::string KeyWordAdvice(const KeyWord& word);
 
-// The same for values: "gpu" -> "cuda", "bfloat16" -> "bf16"; empty if it is not a known word.
+// Our value for what other tools call `value`: "gpu" -> "cuda", "bfloat16" -> "bf16"; empty if it is not a known word.
 std::string_view ValueMeant(std::string_view value);
 
 }  // namespace zerofleet::cli

@@ -1,5 +1,6 @@
-// The keys of the configuration, with the row that proto/zerofleet/v1/config.proto gives each (key.proto): what the
-// defaults, the checks of single values, the schema, completion and the tables of docs/configuration.md are made from.
+// The keys of the configuration, each with the row that proto/zerofleet/v1/config.proto gives it (key.proto). The
+// defaults, the checks of single values, the schema, completion and the tables of docs/configuration.md are all made
+// from these rows.
 #ifndef ZEROFLEET_CLI_CONFIG_KEYS_H_
 #define ZEROFLEET_CLI_CONFIG_KEYS_H_
 
@@ -22,25 +23,25 @@ struct Key {
   const v1::KeyRow* row;
 
   const google::protobuf::FieldDescriptor& field() const { return *path.back(); }
-  // The section of `config` that holds the field. The second makes sections that are missing.
+  // The section of `config` that holds the field. The overload for a mutable `config` creates missing sections.
   const google::protobuf::Message& Section(const v1::Config& config) const;
-  // Whether the section is there: of a model of another family some are not.
+  // Whether `config` has the section: a model lacks the sections of other families.
   bool HasSection(const v1::Config& config) const;
   google::protobuf::Message& Section(v1::Config& config) const;
 };
 
-// All of them, in the order of the message.
+// All keys, in the order of the message's fields.
 std::span<const Key> Keys();
-// Null if there is none of this name.
+// The key of this name; null if there is none.
 const Key* FindKey(std::string_view name);
-// Whether a field is a message that a program writes: no key, and no section of keys.
+// Whether a field is a message that a program writes, and so neither a key nor a section of keys.
 bool IsRecord(const google::protobuf::FieldDescriptor& field);
 // The row of a key or of a section.
 const v1::KeyRow& RowOf(const google::protobuf::FieldDescriptor& field);
 
-// The words that a string may be, in every build; empty if any string is read.
+// The words that a string key accepts, including those that only other builds support; empty if it accepts any string.
 std::vector<std::string> ChoicesOf(const Key& key);
-// Whether it is a number in a range that the row tells.
+// Whether the row limits a number to a range.
 bool HasRange(const v1::KeyRow& row);
 // "1e6", "0.1", "16384"
 std::string NumberText(double value);

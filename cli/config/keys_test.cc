@@ -1,4 +1,4 @@
-// Each key has a row that says what is needed of it.
+// Each key has a row, and the row is complete.
 #include "cli/config/keys.h"
 
 #include <set>
@@ -23,14 +23,14 @@ TEST(Keys, AreTheFieldsOfTheMessageInItsOrder) {
   for (const Key& key : Keys()) EXPECT_TRUE(names.insert(key.name).second) << key.name;
 }
 
-// A number without bounds, or a key that nothing is said of, is a row that was forgotten.
+// A number without bounds or a key without a text is a row that somebody forgot to complete.
 TEST(Keys, HaveATextAndTheirBounds) {
   for (const Key& key : Keys()) {
     EXPECT_FALSE(key.row->text().empty()) << key.name;
     for (const FieldDescriptor* field : key.path) EXPECT_FALSE(RowOf(*field).text().empty()) << field->full_name();
     const bool is_integer = key.field().cpp_type() == FieldDescriptor::CPPTYPE_INT32 ||
                             key.field().cpp_type() == FieldDescriptor::CPPTYPE_INT64;
-    // What an item of a list may be depends on the others.
+    // The range of a list's item depends on its other items.
     const bool bounded = is_integer && !key.field().is_repeated();
     EXPECT_TRUE(!bounded || (key.row->has_smallest() && key.row->has_largest())) << key.name;
     EXPECT_FALSE(!key.row->value().empty() && !key.row->otherwise().empty()) << key.name << " has two defaults";

@@ -1,4 +1,4 @@
-// Changes of the batch, and averaged weights: what is read, what follows from it, what is refused.
+// Batch schedules and averaged weights: how they are read, what follows from them, what is refused.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -31,7 +31,7 @@ TEST(BatchScheduleConfig, IsReadAndReadsBack) {
   const absl::StatusOr<v1::Config> again = ParseConfig(TextOf(*config), "complete.json", {}, nullptr);
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(again->DebugString(), config->DebugString());
-  // What the command line gives is all there is.
+  // A schedule on the command line replaces the file's.
   const absl::StatusOr<v1::Config> other =
       ParseLearning({"batch.schedule=[{global_sequences: 4, from_step: 9}]"}, kRampUp);
   ASSERT_TRUE(other.ok()) << other.status();

@@ -14,7 +14,7 @@ namespace {
 constexpr int kWeightDecimals = 6;
 constexpr int64_t kLargestWeight = 1'000'000'000;
 
-// In millionths; -1 for text that is not such a number.
+// The decimal number `text` in millionths; -1 for other text.
 int64_t Millionths(const std::string& text) {
   int64_t value = 0;
   int digits = 0, decimals = -1;

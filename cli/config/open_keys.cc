@@ -12,7 +12,7 @@ namespace zerofleet::cli {
 absl::StatusOr<std::set<std::string>> KeysLeftOpen(const std::string& path,
                                                    const std::vector<ConfigOverride>& overrides,
                                                    const std::vector<std::string>& keys) {
-  constexpr int64_t kLargestFile = 1 << 20;  // bytes, as LoadConfig reads
+  constexpr int64_t kLargestFile = 1 << 20;  // bytes; LoadConfig has the same limit
   ConfigDraft draft;
   draft.file = path;
   ZF_ASSIGN_OR_RETURN(const std::string text, ReadSmallFile(path, kLargestFile));

@@ -1,4 +1,4 @@
-// Which keys a configuration leaves at their defaults, for what fills them by other means.
+// Which keys a configuration leaves open, for callers that choose their values by other means than the defaults.
 #ifndef ZEROFLEET_CLI_CONFIG_OPEN_KEYS_H_
 #define ZEROFLEET_CLI_CONFIG_OPEN_KEYS_H_
 
@@ -11,7 +11,7 @@
 
 namespace zerofleet::cli {
 
-// Those of `keys` that neither the file at `path`, which LoadConfig has read, nor the overrides give.
+// The subset of `keys` that neither the file at `path`, which LoadConfig must have accepted, nor the overrides give.
 absl::StatusOr<std::set<std::string>> KeysLeftOpen(const std::string& path,
                                                    const std::vector<ConfigOverride>& overrides,
                                                    const std::vector<std::string>& keys);

@@ -7,12 +7,12 @@
 
 namespace zerofleet::cli {
 
-// Reads the tokenizer that data.tokenizer names, or that what the run starts from carries (draft.stored): sets
-// `draft.tokenizer_vocab` and data.tokenizer_digest. InvalidArgument if it cannot be read, is not supported, or is
-// another than the digest that was given says.
+// Reads the tokenizer that data.tokenizer names or, where the key is not given, the one in the checkpoint that the run
+// starts from (draft.stored), and sets `draft.tokenizer_vocab` and data.tokenizer_digest. InvalidArgument if it cannot
+// be read, is not supported, or does not match a digest that was given.
 absl::Status FindTokenizer(ConfigDraft& draft);
 
-// InvalidArgument unless the complete model has an id for each of the tokenizer's.
+// InvalidArgument unless the complete model's vocabulary has room for every id of the tokenizer.
 absl::Status CheckVocabulary(const ConfigDraft& draft);
 
 }  // namespace zerofleet::cli

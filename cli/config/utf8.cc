@@ -6,7 +6,7 @@ namespace {
 
 constexpr char kReplacement[] = "\xef\xbf\xbd";
 
-// The range of a sequence's second byte, which rules out overlong forms, surrogates and values beyond Unicode.
+// Whether `second` may follow `lead`; its range rules out overlong forms, surrogates and values beyond Unicode.
 bool SecondFits(unsigned char lead, unsigned char second) {
   const unsigned char least = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
   const unsigned char most = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;

@@ -21,7 +21,7 @@ namespace {
 constexpr int64_t kGiB = int64_t{1} << 30;
 constexpr double kTera = 1e12, kGiga = 1e9;
 
-// NVLink's published figure counts both directions; half of it is here. Host links are PCIe's 16 lanes.
+// NVLink's published figures count both directions, so half of them stands here. Host links are 16 lanes of PCIe.
 constexpr GpuRow kGpus[] = {
     {"v100", "V100 SXM2 32 GB", 32 * kGiB, 125 * kTera, 900 * kGiga, 150 * kGiga, 16 * kGiga},
     {"a100", "A100 SXM4 80 GB", 80 * kGiB, 312 * kTera, 2039 * kGiga, 300 * kGiga, 32 * kGiga},
@@ -43,7 +43,7 @@ constexpr Unit kUnits[] = {{"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 10737418
                            {"KB", 1e3},     {"MB", 1e6},        {"GB", 1e9},           {"TB", 1e12},
                            {"Mb", 1e6 / 8}, {"Gb", 1e9 / 8},    {"Tb", 1e12 / 8}};
 
-// `text` as a number with one of the units, bits only where `bits`; NaN if it is none.
+// The value of `text`, a number with a unit; units of bits only if `bits`. NaN for other text.
 double NumberWithUnit(std::string_view text, bool bits) {
   double value = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed);

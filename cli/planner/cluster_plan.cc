@@ -308,7 +308,7 @@ nlohmann::ordered_json ClusterPlanJson(const ClusterPlan& plan) {
 }
 
 absl::StatusOr<std::vector<ConfigurationReach>> PlanPaperConfigurations() {
-  // The paper fixes the batch and the tensor degree of its figure 6; 400 devices and 16 sequences are assumed.
+  // The paper says that figure 6 has a fixed batch and tensor degree; 400 devices and 16 sequences are our assumption.
   ZF_ASSIGN_OR_RETURN(Cluster cluster, ParseCluster({.gpus = "400", .gpu = "v100", .node_gpus = "16"}));
   ZF_ASSIGN_OR_RETURN(v1::Config base, DefaultConfig("zero-40b"));
   base.mutable_parallel()->set_workers(static_cast<int>(cluster.gpus));

@@ -1,4 +1,4 @@
-// Everything `zerofleet plan` says of a model on a cluster, as values; as text, as JSON and as a page.
+// Everything that `zerofleet plan` says about a model on a cluster: as values, as text, as JSON and as a page.
 #ifndef ZEROFLEET_CLI_PLANNER_CLUSTER_PLAN_H_
 #define ZEROFLEET_CLI_PLANNER_CLUSTER_PLAN_H_
 
@@ -24,7 +24,7 @@ struct ClusterPlan {
   v1::Config config;
   Cluster cluster;
   RankEstimate rank = {};                     // rank 0
-  std::optional<Probe> probe = std::nullopt;  // what short runs on this machine say of the step
+  std::optional<Probe> probe = std::nullopt;  // the step's time by short runs on this machine, if there were any
   std::optional<LargestModel> largest = std::nullopt;
   std::optional<int64_t> longest = std::nullopt;  // tokens of context
   std::optional<int64_t> smallest = std::nullopt;
@@ -35,7 +35,7 @@ struct ClusterPlan {
 // The plan of `config`, whose parallel.workers are the cluster's devices.
 absl::StatusOr<ClusterPlan> PlanOnCluster(const std::string& name, const v1::Config& config, const Cluster& cluster);
 
-// The step's time by short runs where there were any, by the rates otherwise.
+// The step's prediction, from short runs where there were any, otherwise from the cluster's rates.
 struct PredictedStep {
   double seconds = 0, tokens_per_second = 0, mfu = 0;
 };
@@ -46,14 +46,14 @@ std::string PredictedFrom(const ClusterPlan& plan);
 std::string ClusterPlanText(const ClusterPlan& plan, const Terminal& terminal);
 nlohmann::ordered_json ClusterPlanJson(const ClusterPlan& plan);
 
-// One page that needs nothing else: tables, and bars as SVG. Every text is escaped.
+// A self-contained HTML page: tables, and bars as SVG. Every text is escaped.
 std::string ClusterPlanPage(const ClusterPlan& plan);
 
-// What a byte count counts, in a sentence.
+// A sentence that says what the plan's byte counts include.
 std::string ConventionText(const v1::Config& config);
 
-// Table 3 of the paper: C1 to C5 at tensor degree 16 on 400 devices of 32 GB, 16 sequences of 1024 tokens: the largest
-// model that each fits.
+// Table 3 of the paper: the largest model that fits in each of the configurations C1 to C5, at tensor degree 16 on 400
+// devices of 32 GB, with 16 sequences of 1024 tokens.
 struct ConfigurationReach {
   std::string name, paper;
   double papers_largest = 0, largest = 0;

@@ -1,4 +1,4 @@
-// What is said of a plan, in each form.
+// A plan's text, JSON and page.
 #include "cli/planner/cluster_plan.h"
 
 #include <algorithm>
@@ -74,7 +74,7 @@ TEST(ClusterPlan, SaysTheSameInEveryForm) {
   ClusterPlan plan = PlanOnCluster("<b>&\"a'\x01", ModelOn("gpt2-124m", 2, 2), ClusterOf("2", "16GiB")).value();
   const std::string page = ClusterPlanPage(plan);
   std::string text = ClusterPlanText(plan, {});
-  std::replace(text.begin(), text.end(), '\n', ' ');  // it is wrapped
+  std::replace(text.begin(), text.end(), '\n', ' ');  // undo the wrapping
   const nlohmann::ordered_json json = ClusterPlanJson(plan);
   EXPECT_EQ(json["fits"], true);
   EXPECT_EQ(json["device_peak_bytes"], plan.rank.need.device_sum());

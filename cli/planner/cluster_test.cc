@@ -30,7 +30,7 @@ TEST(Cluster, ReadsWhatItsFlagsSay) {
   EXPECT_TRUE((ClusterFlags{.nvme = "20GB/s"}).given());
   EXPECT_EQ(ParseCluster({})->device_bytes, int64_t{80} << 30);
   EXPECT_EQ(ParseCluster({.gpu = "h200"})->device_bytes, int64_t{141} << 30);
-  // One node is not full: its host memory is shared by the devices that are used.
+  // The only node is not full: the devices in use share all of its host memory.
   EXPECT_EQ(ParseCluster({.gpus = "2", .host_memory = "8GiB"})->host_bytes_per_gpu(), double(int64_t{4} << 30));
 }
 

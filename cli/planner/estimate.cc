@@ -37,7 +37,7 @@ StepWork WorkOf(const v1::Config& config, const model::ModelSpec& part, const mo
                 const StepTraffic& traffic) {
   const double parts = config.parallel().tensor();
   const double data = config.parallel().workers() / parts;
-  // A rank has so many that has most micro-batches, which the others wait for.
+  // The tokens of the rank with the most micro-batches, for which the others wait.
   const auto tokens =
       static_cast<double>(MicroBatchesOf(config) * config.batch().micro_sequences() * config.model().context());
   const double element = ElementBytes(config.precision());
@@ -101,7 +101,7 @@ MemoryNeed NeedOf(const memory::MemoryPlan& plan, const Cluster& cluster) {
 }
 
 Rates RatesOf(const Cluster& cluster) {
-  const auto ranks = static_cast<double>(std::min(cluster.gpus, cluster.node_gpus));  // of a node
+  const auto ranks = static_cast<double>(std::min(cluster.gpus, cluster.node_gpus));  // of one node
   return {.flops_per_second = cluster.flops_per_second * cluster.efficiency,
           .peak_flops_per_second = cluster.flops_per_second,
           .memory_bytes_per_second = cluster.memory_bytes_per_second,
@@ -139,7 +139,7 @@ absl::StatusOr<std::optional<LargestModel>> FindLargestModel(const v1::Config& c
   const auto fitting = [&](double parameters) -> absl::StatusOr<std::optional<LargestModel>> {
     v1::Config changed = config;
     absl::StatusOr<v1::ModelConfig> shape = ShapeOf(parameters, config.model().context(), config.model().vocab());
-    // No such model, or none that this tensor group can share.
+    // There is no such model, or this tensor group cannot share it.
     if (!shape.ok() || !model::CheckParts(*shape, config.parallel().tensor()).ok()) return std::nullopt;
     *changed.mutable_model() = *shape;
     ZF_ASSIGN_OR_RETURN(const memory::MemoryPlan plan, PlanMemoryOf(changed));
@@ -165,7 +165,7 @@ absl::StatusOr<std::optional<LargestModel>> FindLargestModel(const v1::Config& c
 }
 
 absl::StatusOr<std::optional<int64_t>> FindLongestContext(const v1::Config& config, const Cluster& cluster) {
-  const int64_t tokens = std::lcm(int64_t{64}, config.parallel().tensor());  // a group may divide them
+  const int64_t tokens = std::lcm(int64_t{64}, config.parallel().tensor());  // divisible by a tensor group
   const int64_t most = model::kMostContext / tokens;
   const auto fits = [&](int64_t steps) -> absl::StatusOr<bool> {
     v1::Config changed = config;
@@ -173,7 +173,7 @@ absl::StatusOr<std::optional<int64_t>> FindLongestContext(const v1::Config& conf
     ZF_ASSIGN_OR_RETURN(const memory::MemoryPlan plan, PlanMemoryOf(changed));
     return NeedOf(plan, cluster).fits();
   };
-  int64_t low = 0, high = 1;  // the most that is known to fit, and the least that has not been seen to
+  int64_t low = 0, high = 1;  // `low` fits, in steps; `high` is the smallest that is not known to
   while (high <= most) {
     ZF_ASSIGN_OR_RETURN(const bool enough, fits(high));
     if (!enough) break;
@@ -196,7 +196,7 @@ absl::StatusOr<std::optional<int64_t>> FindSmallestCluster(const v1::Config& con
   for (int64_t n = tensor; n <= coordinator::kMostRanks; n += n < cluster.node_gpus ? tensor : cluster.node_gpus) {
     if (n % tensor == 0) numbers.push_back(n);
   }
-  size_t low = 0, high = numbers.size();  // the first that fits is within
+  size_t low = 0, high = numbers.size();  // binary search for the first index that fits
   while (low < high) {
     const size_t middle = (low + high) / 2;
     Cluster changed = cluster;

@@ -16,15 +16,15 @@
 
 namespace zerofleet::cli {
 
-// Bytes of each space, and whether they fit.
+// The bytes that one rank needs in each space, and whether they fit.
 struct MemoryNeed {
-  int64_t device = 0, host = 0;  // of the plan
-  int64_t outside = 0;           // on the device as well
+  int64_t device = 0, host = 0;  // the plan's bytes
+  int64_t outside = 0;           // device memory in addition to the plan
   int64_t device_limit = 0, host_limit = 0;
-  int64_t shared_limit = 0;  // of both together, where they are the same memory; 0: they are not
+  int64_t shared_limit = 0;  // for both spaces together, where they are the same memory; 0: they are not
 
   int64_t device_sum() const { return device + outside; }
-  // Bytes of a process whose two spaces are the same memory.
+  // The bytes of the whole process, where both spaces are the same memory.
   int64_t all() const { return device + host + outside; }
   bool fits() const {
     return device_sum() <= device_limit && host <= host_limit && (shared_limit == 0 || all() <= shared_limit);
@@ -33,7 +33,8 @@ struct MemoryNeed {
   std::string Verdict() const;
 };
 
-// Rank 0's memory plan. Scratch is the CPU device's with one thread; a GPU's differs by what its attention needs.
+// Rank 0's memory plan. Its scratch memory is that of the CPU device with one thread; a GPU's differs by what its
+// attention needs.
 absl::StatusOr<memory::MemoryPlan> PlanMemoryOf(const v1::Config& config);
 MemoryNeed NeedOf(const memory::MemoryPlan& plan, const Cluster& cluster);
 
@@ -41,9 +42,9 @@ struct RankEstimate {
   memory::MemoryPlan plan;
   MemoryNeed need;
   StepTraffic traffic = {};
-  double host_link_bytes = 0;  // copied to the host and back in a step
+  double host_link_bytes = 0;  // copied to the host and back in a step, in total
   StepTime time = {};
-  double tokens_per_second = 0;  // of all ranks
+  double tokens_per_second = 0;  // over all ranks
 };
 
 Rates RatesOf(const Cluster& cluster);
@@ -54,16 +55,16 @@ struct LargestModel {
   v1::ModelConfig model;
   double parameters = 0;
 };
-// The largest model of ShapeOf's shapes with these settings that fits; nothing if not even the smallest does.
+// The largest of ShapeOf's models that fits with these settings; nothing if not even the smallest does.
 absl::StatusOr<std::optional<LargestModel>> FindLargestModel(const v1::Config& config, const Cluster& cluster);
 
-// The longest model.context at which the model fits with these settings, in steps of 64 tokens that a tensor group can
-// divide; kMostContext at most. Nothing if one step is too many. A family that learns its positions has more parameters
-// the longer it is.
+// The longest model.context at which the model fits with these settings: a multiple of 64 and of the tensor degree, at
+// most kMostContext. Nothing if the smallest multiple is too long. In a family with learned positions a longer context
+// also means more parameters.
 absl::StatusOr<std::optional<int64_t>> FindLongestContext(const v1::Config& config, const Cluster& cluster);
 
-// The least number of devices on which the model fits with these settings, by whole nodes from one node on; nothing if
-// it does not on any number. Each rank keeps its sequences per step.
+// The smallest number of devices on which the model fits with these settings, in whole nodes from one node on; nothing
+// if it fits on no number. Each rank keeps its number of sequences per step.
 absl::StatusOr<std::optional<int64_t>> FindSmallestCluster(const v1::Config& config, const Cluster& cluster);
 
 }  // namespace zerofleet::cli

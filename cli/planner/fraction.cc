@@ -23,7 +23,7 @@ absl::StatusOr<v1::Config> WithPlannedFraction(const v1::Config& config, device:
   v1::Config planned = config;
   if (config.offload().fraction() != trainer::kFractionByPlan) return planned;
   const std::optional<int64_t> limit = ParseBytes(config.memory().device_limit());
-  ZF_CHECK(limit.has_value());  // config_check.cc
+  ZF_CHECK(limit.has_value());  // config_check.cc has parsed it
   const parallel::Mesh mesh = parallel::Mesh::OfOneNode(0, static_cast<int>(config.parallel().workers()),
                                                         static_cast<int>(config.parallel().tensor()));
   const auto fits = [&](int64_t steps) -> absl::StatusOr<bool> {
@@ -31,7 +31,8 @@ absl::StatusOr<v1::Config> WithPlannedFraction(const v1::Config& config, device:
     ZF_ASSIGN_OR_RETURN(const memory::MemoryPlan plan, trainer::PlanRankMemory(planned, mesh, device));
     return plan.Bytes(memory::Space::kDevice) <= *limit;
   };
-  // Where nothing leaves, gradients share memory with activations. Otherwise what leaves only ever makes room.
+  // Fraction 0 is tried separately: only there do gradients share memory with activations. Above 0, a larger fraction
+  // never needs more device memory, so a binary search works.
   ZF_ASSIGN_OR_RETURN(const bool all_stay, fits(0));
   if (all_stay) return planned;
   int64_t low = 1, high = kFractionSteps;

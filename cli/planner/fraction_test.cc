@@ -50,7 +50,7 @@ TEST(Fraction, ANumberStaysAsItIs) {
   EXPECT_EQ(WithPlannedFraction(Offloaded(0.25, int64_t{1} << 30), 1)->offload().fraction(), 0.25);
 }
 
-// The planner's own functions take auto too: each choice that a pick compares has a number of its own.
+// The planner's own functions accept auto too: for each choice that a pick compares it becomes a number of its own.
 TEST(Fraction, APlanOfAutoIsThePlanOfItsNumber) {
   const int64_t limit = (DeviceBytes(0) + DeviceBytes(1)) / 2;
   const v1::Config open = Offloaded(trainer::kFractionByPlan, limit);

@@ -1,4 +1,4 @@
-// Said, refused, compared.
+// What `train` prints about its plan, what it refuses, and what it compares at the end.
 #include "cli/planner/launch_plan.h"
 
 #include "absl/strings/str_replace.h"

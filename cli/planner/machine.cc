@@ -26,10 +26,10 @@ namespace {
 
 constexpr double kMachineGiga = 1e9;
 constexpr double kNominalFlops = 60 * kMachineGiga, kNominalBytes = 10 * kMachineGiga, kNominalPeer = 1 * kMachineGiga;
-// The most of it is waiting for a rank that other work has held up.
+// Most of this is waiting for a rank that other work has held up.
 constexpr double kNominalOperationSeconds = 400e-6;
 
-// The products of a block and of the head at this micro-batch, in parts.
+// The products of a block and of the head at this micro-batch, as one rank of a tensor group has them.
 bench::GemmWork ProductsOf(const v1::Config& config) {
   const v1::ModelConfig& model = config.model();
   const int64_t tokens = config.batch().micro_sequences() * model.context(), parts = config.parallel().tensor();
@@ -41,13 +41,13 @@ bench::GemmWork ProductsOf(const v1::Config& config) {
           .heads = {{"head", tokens, CeilDivide(model.vocab(), parts), hidden}}};
 }
 
-// FLOP/s over all products of a pass, each as often as the model has it.
+// The mean FLOP/s over all products of a pass, each weighted by how often the model computes it.
 double RateOf(const std::vector<bench::GemmRate>& rates, device::DType dtype, const v1::Config& config) {
   double flops = 0, seconds = 0;
   for (const bench::GemmRate& rate : rates) {
     if (rate.dtype != dtype) continue;
     const bool head = rate.layer == "head";
-    const double times = head ? 3 : static_cast<double>(config.model().layers());  // a head's rate is of three products
+    const double times = head ? 3 : static_cast<double>(config.model().layers());  // the head's rate is over 3 products
     const double each = 2.0 * static_cast<double>(rate.m) * static_cast<double>(rate.n) * static_cast<double>(rate.k);
     flops += times * each;
     seconds += times * each / rate.flops_per_second;
@@ -73,7 +73,7 @@ Cluster ThisMachine(const v1::Config& config) {
   return {.device = "CPU",
           .gpus = workers,
           .node_gpus = workers,
-          // A limit is of the plan alone.
+          // The configuration's limit is for the plan alone.
           .device_bytes = limit_or(config.memory().device_limit()) + kCpuOutsideBytes,
           .host_bytes = limit_or(config.memory().host_limit()) * workers,
           .shared_bytes = share,
@@ -96,7 +96,7 @@ absl::StatusOr<Cluster> MeasureThisMachine(const v1::Config& config) {
   Cluster machine = ThisMachine(config);
   const int workers = config.parallel().workers();
   double memory = 0;
-  if (workers > 1) {  // first: it forks
+  if (workers > 1) {  // first, before this process has threads: it forks
     bench::CollectiveBenchOptions options;
     options.ranks = workers;
     options.rounds = kRounds;
@@ -134,7 +134,7 @@ absl::StatusOr<Cluster> MeasureThisMachine(const v1::Config& config) {
 }
 
 int64_t OutsideBytes(const v1::Config& config) {
-  constexpr int64_t kPython = int64_t{640} << 20;  // the interpreter and PyTorch, as they are after a step
+  constexpr int64_t kPython = int64_t{640} << 20;  // the interpreter and PyTorch after a step
   if (!model::IsForeign(config.model())) return kCpuOutsideBytes;
   return kCpuOutsideBytes + kPython + config.model().foreign().saved_bytes();
 }

@@ -1,4 +1,4 @@
-// The paper's formulas, read off the table of stages; see model_states.h.
+// The paper's formulas, derived from the table of stages; see model_states.h.
 #include "cli/planner/model_states.h"
 
 #include "worker/collective/topology.h"
@@ -7,8 +7,8 @@
 namespace zerofleet::cli {
 namespace {
 
-// A step's all-gathers of the parameters, beside its one reduce-scatter: gathering before each of the two passes
-// instead of once adds one (ZeRO §7).
+// The number of all-gathers of the parameters in a step, next to its one reduce-scatter: two where they are gathered
+// before each of the two passes, otherwise one (ZeRO §7).
 int Gathers(int stage) { return zero::Stage(stage).gather == zero::ParameterGather::kBeforeUse ? 2 : 1; }
 
 }  // namespace

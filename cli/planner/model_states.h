@@ -19,10 +19,9 @@ struct ModelStates {
   double total() const { return parameters + gradients + optimizer; }
 };
 
-// Bytes of one parameter, or of one gradient, kept or sent: of "bf16", "fp16" or "fp32".
+// Bytes of one parameter or one gradient, kept or sent; `precision` is "bf16", "fp16" or "fp32".
 double ElementBytes(const std::string& precision);
-// Bytes of parameter, gradient and optimizer states per parameter, nothing split: with AdamW the paper's 16, or 20 in
-// fp32.
+// Bytes of model states per parameter in stage 0, where nothing is split: with AdamW the paper's 16, or 20 in fp32.
 double UnsplitBytesPerParameter(const std::string& precision, const optim::OptimizerRow& optimizer);
 
 // `stage` is 0 to 3, `parameters` the model's size in elements.

@@ -10,7 +10,7 @@ namespace {
 
 struct Table1Row {
   int64_t workers;
-  double gigabytes[3][3];   // by model (7.5B, 128B, 1T), by stage (1, 2, 3), as printed
+  double gigabytes[3][3];   // as printed, indexed by model (7.5B, 128B, 1T) and stage (1, 2, 3)
   double last_digit[3][3];  // the unit of the last printed digit; the paper rounds some cells and truncates others
 };
 

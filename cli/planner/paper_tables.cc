@@ -53,7 +53,7 @@ std::vector<PaperLargestCell> PaperTable2() {
   std::vector<PaperLargestCell> cells;
   for (const int parallel : kTable2ModelParallel) {
     for (int stage = 0; stage <= 3; ++stage) {
-      // Bytes per parameter: how many parameters a device can hold follows from its memory.
+      // Bytes per parameter; the memory of a device divided by it is the number of parameters that it can hold.
       const double bytes = PaperModelStates(stage, 1, kTable2DataParallel).total();
       cells.push_back({parallel, parallel * kTable2DataParallel, stage, parallel * kTable2DeviceBytes / bytes});
     }
@@ -72,7 +72,7 @@ const std::vector<PaperConfiguration>& PaperConfigurations() {
   return all;
 }
 
-// C_B and M_D are how the engine always works: buffers by unit, and arenas that are planned.
+// C_B and M_D need no key: the engine always has buffers per unit and planned arenas.
 void Apply(const PaperConfiguration& configuration, v1::Config& config) {
   config.mutable_parallel()->set_zero_stage(configuration.stage);
   v1::ActivationConfig& activation = *config.mutable_activation();

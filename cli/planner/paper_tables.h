@@ -22,12 +22,12 @@ struct PaperMemoryCell {
 };
 std::vector<PaperMemoryCell> PaperTable1();
 
-// A figure of Table 1, in GB of 1e9 bytes, as the paper prints it: from 100 whole, fractions cut off; below three
-// digits, halves rounded up; no zero at its end.
+// A figure of Table 1 in GB (1e9 bytes) as the paper prints it: from 100 on without its fraction, from 10 on with one
+// decimal, below 10 with two; halves are rounded up, and trailing zeros dropped.
 std::string PaperGigabytes(double bytes);
 
-// Table 2, its theoretical half: the largest model by model states alone, on devices of 32 GB (32e9 bytes) that 64
-// data-parallel ranks share for each model-parallel one.
+// The theoretical half of Table 2: the largest model by model states alone, on devices of 32 GB (32e9 bytes), with 64
+// data-parallel ranks for each model-parallel one.
 struct PaperLargestCell {
   int model_parallel;
   int64_t devices;
@@ -41,7 +41,7 @@ struct PaperConfiguration {
   const char* name;
   int stage;
   bool partition, offload;  // P_a, and with it on the host
-  const char* paper;        // as the paper writes it
+  const char* paper;        // its settings as the paper writes them
   double papers_largest;    // parameters of the largest model in the paper's figure 6; 0: not known here
 };
 const std::vector<PaperConfiguration>& PaperConfigurations();

@@ -1,4 +1,4 @@
-// How the tables are printed; the paper's own figures are held by tests/paper/.
+// How the tables are printed; tests/paper/ compares them with the paper's own figures.
 #include "cli/planner/paper_tables.h"
 
 #include "gmock/gmock.h"

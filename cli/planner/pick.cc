@@ -22,11 +22,12 @@ namespace zerofleet::cli {
 namespace {
 
 constexpr double kTie = 1.005, kMeasuredTie = 1.05;
-// Rates are off by as much between choices that differ in what they share; see docs/planning.md.
+// Predictions by rates are wrong by up to this factor between choices that share cores and memory differently; see
+// docs/planning.md.
 constexpr double kNear = 1.5;
 constexpr size_t kMostFinalists = 6;
 
-// Values of one key: all of them where it is open, otherwise the configuration's. Those that cost least come first.
+// The values of a key to try: `all` if the key is open, otherwise the configured one.
 template <typename Value>
 std::vector<Value> ValuesOf(const char* key, const std::set<std::string>& open, const Value& configured,
                             std::vector<Value> all) {
@@ -51,7 +52,7 @@ std::vector<std::string> Checkpointings(const v1::Config& config) {
   return all;
 }
 
-// Micro-batches that divide a step's sequences per data rank, the largest first.
+// The micro-batches to try, the largest first: each divides a step's sequences per data rank.
 std::vector<int64_t> MicroBatches(const v1::Config& config) {
   const int64_t data = config.parallel().workers() / config.parallel().tensor();
   int64_t shared = config.batch().global_sequences();
@@ -60,14 +61,14 @@ std::vector<int64_t> MicroBatches(const v1::Config& config) {
   const int64_t sequences = shared / data;
   std::vector<int64_t> all;
   for (int64_t micro = sequences; micro >= 1; --micro) {
-    // Between powers of two nothing is gained that a search should pay for.
+    // Only powers of two and the whole: what others would gain is not worth a search.
     if (sequences % micro == 0 && (micro == sequences || (micro & (micro - 1)) == 0)) all.push_back(micro);
   }
   return all;
 }
 
-// The rule that keeps it from being trained; null if there is none. A configuration to be planned need not name its
-// data.
+// The rule that keeps `config` from being trained; null if there is none. A configuration that is only planned need not
+// name its data.
 const trainer::Rule* WhyNot(v1::Config config) {
   if (config.data().train().empty()) config.mutable_data()->add_train("data");
   return trainer::FirstViolated(config);
@@ -77,8 +78,8 @@ struct Search {
   const std::set<std::string>& open;
   const Cluster& cluster;
   std::vector<Choice> fitting;
-  std::optional<Choice> closest;  // of those that do not fit
-  std::string refused;            // what keeps the last of the others from being trained
+  std::optional<Choice> closest;  // among those that do not fit, the one that needs the least device memory
+  std::string refused;            // why the last choice that cannot be trained at all is refused
   int64_t tried = 0;
 
   absl::Status TryMicroBatches(v1::Config config) {
@@ -101,13 +102,13 @@ struct Search {
       }
       ZF_ASSIGN_OR_RETURN(RankEstimate estimate, EstimateRank(config, cluster));
       fitting.push_back({config, std::move(estimate)});
-      return absl::OkStatus();  // smaller ones do the same work in more passes
+      return absl::OkStatus();  // smaller micro-batches do the same work in more passes
     }
     return absl::OkStatus();
   }
 };
 
-// Smaller is preferred where two are equally fast.
+// A key to compare choices by: among equally fast ones the smaller key is preferred.
 auto Simplicity(const v1::Config& config) {
   const std::string& checkpointing = config.activation().checkpointing();
   const int again = checkpointing == "none" ? 0 : checkpointing == "selective" ? 1 : checkpointing == "block" ? 2 : 3;
@@ -121,7 +122,7 @@ bool SameButForMicroBatch(const v1::Config& a, const v1::Config& b) {
          a.offload().optimizer() == b.offload().optimizer();
 }
 
-// The simplest of those that are as fast as the fastest, but for a tie; null if none is `wanted`.
+// The simplest among the `wanted` choices that are within a tie of the fastest; null if none is wanted.
 const Choice* BestOf(const std::vector<Choice>& choices, const std::function<bool(const Choice&)>& wanted) {
   double fastest = 0;
   for (const Choice& one : choices) {
@@ -143,9 +144,9 @@ std::vector<Choice> FastestOf(std::vector<Choice> choices) {
   return choices;
 }
 
-// The choices worth a short run. Where several are equally fast and compute the same in the same parts, as stages do in
-// a data group of one, only the simplest; and at most half with one tensor degree, since rates tell degrees apart the
-// least.
+// The choices worth a short run. Where several are equally fast and split the same computation in the same way, as all
+// stages do in a data group of one, only the simplest is kept. At most half have the same tensor degree, since rates
+// distinguish degrees least well.
 std::vector<Choice> FinalistsOf(std::vector<Choice> choices) {
   std::sort(choices.begin(), choices.end(), [](const Choice& a, const Choice& b) {
     return std::tuple(a.estimate.time.seconds(), Simplicity(a.config)) <
@@ -200,7 +201,7 @@ absl::StatusOr<Pick> PickSettings(const v1::Config& config, const std::set<std::
                                   const Cluster& cluster) {
   std::set<std::string> open = left_open;
   if (coordinator::SumsInSampleOrder(config)) {
-    // What decides a run's bits there is not the machine's to choose.
+    // In this order these keys decide a run's bits, so they must not depend on the machine.
     for (const char* const key : {"parallel.tensor", "batch.micro_sequences"}) open.erase(key);
   }
   Search search{.open = open, .cluster = cluster, .fitting = {}, .closest = {}, .refused = {}};

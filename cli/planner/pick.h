@@ -21,33 +21,34 @@ inline constexpr const char* kPickedKeys[] = {"parallel.zero_stage", "parallel.t
 struct Choice {
   v1::Config config;
   RankEstimate estimate;
-  std::optional<double> measured_seconds = std::nullopt;  // of a step, in runs on this machine
+  std::optional<double> measured_seconds = std::nullopt;  // of a step, in short runs on this machine
   // "stage 2, micro-batch 4, checkpointing block"
   std::string Name() const;
 };
 
-// How many of the choices that fit a plan lists.
+// The most choices that a plan lists among those that fit.
 inline constexpr size_t kMostListed = 10;
 
 struct Pick {
   Choice first;
-  std::optional<Choice> second;  // the best that is another stage, tensor degree, checkpointing or offload
-  std::string reason;            // one sentence: why the first, and what the second lacks
+  std::optional<Choice> second;  // the best one with another stage, tensor degree, checkpointing or offload
+  std::string reason;            // one sentence: why `first` was chosen, and what `second` lacks
   int64_t tried = 0, fitting = 0;
-  std::vector<Choice> fastest = {};    // of those that fit, by the rates, the fastest first; at most kMostListed
-  std::vector<Choice> finalists = {};  // those that the rates put near the first, the fastest first: worth measuring
+  std::vector<Choice> fastest = {};    // choices that fit, by the rates' prediction, fastest first; at most kMostListed
+  std::vector<Choice> finalists = {};  // choices predicted to be near the fastest, fastest first: worth measuring
 };
 
-// The best settings for `config`: only the keys in `open` change, and only to what can be trained if `config` can. A
-// step's sequences stay as they are. Ties, within 0.5%: the lower stage, the smaller tensor degree, less computed
-// again, no offload, the larger micro-batch. ResourceExhausted if nothing fits, with the choice that is closest.
+// The best settings for `config`: only the keys in `open` change, and only to what can be trained if `config` can. The
+// number of sequences in a step stays as it is. Among choices within 0.5% of the fastest the preference is, in this
+// order: no offload, the lower stage, the smaller tensor degree, less recomputation, the larger micro-batch.
+// ResourceExhausted, naming the choice that is closest, if nothing fits; InvalidArgument if none can be trained.
 absl::StatusOr<Pick> PickSettings(const v1::Config& config, const std::set<std::string>& open, const Cluster& cluster);
 
-// The fastest of pick.finalists, which all have their measured_seconds, becomes the first, and the next the second.
-// Ties, within 5%, as above.
+// Makes the fastest of pick.finalists, whose measured_seconds are all set, the first choice, and the next one the
+// second. Among those within 5% of the fastest the preference is that of PickSettings.
 void DecideByRuns(Pick& pick);
 
-// KEY=VALUE for each of `open`, of the pick's configuration.
+// KEY=VALUE for each key in `open`, with its value in `picked`.
 std::vector<std::string> PickedSettings(const v1::Config& picked, const std::set<std::string>& open);
 
 }  // namespace zerofleet::cli

@@ -1,4 +1,4 @@
-// The search: among what fits, by speed; ties to what splits and moves least.
+// The search: the fastest choice that fits; among equals the one that splits and moves least.
 #include "cli/planner/pick.h"
 
 #include <map>
@@ -64,7 +64,7 @@ TEST(Pick, IsNeverSlowerThanAnyOtherThatFits) {
   }
 }
 
-// A key that is given may need another value of an open one than its default.
+// A key that is given may rule out an open key's default.
 TEST(Pick, WhatIsGivenIsServed) {
   const std::vector<ConfigOverride> late = {{"--set", "offload.delayed_update.after_steps=40"}};
   const std::string text = "model: {layers: 2, hidden: 64, heads: 2, context: 32, vocab: 256}\ndata: {train: [a]}\n";
@@ -76,11 +76,11 @@ TEST(Pick, WhatIsGivenIsServed) {
   EXPECT_EQ(none.message(), "offload.delayed_update.after_steps: must be 0 without offload.optimizer: cpu, got 40");
 }
 
-// Keys that are not open may need what others are.
+// Keys that are not open may rule out some values of the open ones.
 TEST(Pick, WhatCouldNotBeTrainedIsNotPicked) {
   v1::Config config = RunOf("gpt2-1558m", 1, 8);
   config.mutable_buffers()->set_bucket_bytes(1 << 20);
-  const absl::Status none = PickOn(config, "1", "16GiB").status();  // that offload would make it fit
+  const absl::Status none = PickOn(config, "1", "16GiB").status();  // buckets rule out offload
   EXPECT_THAT(none.message(), HasSubstr("nothing fits: even stage"));
   config = RunOf("gpt2-124m", 2, 8);
   config.mutable_parallel()->set_zero_stage(3);
@@ -104,7 +104,7 @@ TEST(Pick, OnlyWhatIsNearTheFirstIsWorthARun) {
     EXPECT_LE(one.estimate.time.seconds(), 1.5 * fastest);
     EXPECT_GE(one.estimate.time.seconds(), i > 0 ? pick.finalists[i - 1].estimate.time.seconds() : 0);
   }
-  // In a tensor group of all ranks every stage splits by one.
+  // With all ranks in one tensor group there is nothing for a stage to split.
   v1::Config one_group = RunOf("gpt2-355m", 4, 16);
   one_group.mutable_parallel()->set_tensor(4);
   std::set<std::string> open = kAll;

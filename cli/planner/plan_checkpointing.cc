@@ -1,4 +1,4 @@
-// Models that are never run, asked what they would take; see plan_checkpointing.h.
+// Creates models that are never run, for the bytes that they would take; see plan_checkpointing.h.
 #include "cli/planner/plan_checkpointing.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace zerofleet::cli {
 
 namespace {
 
-// What to do with the inputs that `checkpointing` keeps: the two keys on and off, where they have an effect.
+// Every combination of activation.partition and activation.offload that has an effect with this kind of checkpointing.
 std::vector<v1::ActivationConfig> WithInputs(const std::string& checkpointing, bool keeps_inputs, bool can_divide) {
   std::vector<v1::ActivationConfig> all;
   for (const bool partition : {false, true}) {
@@ -43,7 +43,7 @@ std::string NameOf(const v1::ActivationConfig& activation) {
 }  // namespace
 
 absl::StatusOr<std::vector<CheckpointingCost>> PlanCheckpointing(const v1::Config& config, device::Device& device) {
-  if (model::IsForeign(config.model())) return std::vector<CheckpointingCost>();  // it does so itself
+  if (model::IsForeign(config.model())) return std::vector<CheckpointingCost>();  // it checkpoints by itself
   ZF_ASSIGN_OR_RETURN(const model::ModelSpec spec, model::ModelSpec::Create(config.model()));
   const auto root = std::llround(std::sqrt(static_cast<double>(config.model().layers())));
   const std::string& chosen = config.activation().checkpointing();

@@ -1,4 +1,4 @@
-// What each kind of activation checkpointing would cost a run, for `zerofleet plan`: bytes kept, FLOPs spent again.
+// What each kind of activation checkpointing would cost a run, for `zerofleet plan`: bytes kept, FLOPs recomputed.
 #ifndef ZEROFLEET_CLI_PLANNER_PLAN_CHECKPOINTING_H_
 #define ZEROFLEET_CLI_PLANNER_PLAN_CHECKPOINTING_H_
 
@@ -15,16 +15,16 @@
 namespace zerofleet::cli {
 
 struct CheckpointingCost {
-  v1::ActivationConfig activation;  // as the keys take it
-  bool chosen = false;              // by the configuration
+  v1::ActivationConfig activation;  // as values of the configuration's keys
+  bool chosen = false;              // whether it is the configuration's own
   int64_t activation_bytes = 0, host_bytes = 0;
-  double recomputed_flops = 0;  // of products, of one worker in one step
-  double share_of_model = 0;    // of the step's model FLOPs
+  double recomputed_flops = 0;  // FLOPs of products that one worker recomputes in one step
+  double share_of_model = 0;    // recomputed_flops as a fraction of the step's model FLOPs
 };
 
 // What one worker of `config` on `device` keeps with each kind: none, selective, segments of about the square root of
-// the layers, block, and the configuration's own if it is another; each that keeps inputs also with them split (in a
-// tensor group), and on the host. By falling bytes.
+// the layers, block, and the configuration's own if it is another one. A kind that keeps inputs is listed again with
+// the inputs split (in a tensor group) and with them on the host. Sorted by bytes, the most first.
 absl::StatusOr<std::vector<CheckpointingCost>> PlanCheckpointing(const v1::Config& config, device::Device& device);
 
 std::string CheckpointingText(const std::vector<CheckpointingCost>& costs, const Terminal& terminal);

@@ -31,7 +31,7 @@ int64_t ProcessBytes(const v1::Config& config, const memory::MemoryPlan& plan) {
   return plan.Bytes(memory::Space::kDevice) + plan.Bytes(memory::Space::kHost) + OutsideBytes(config);
 }
 
-// What is said of a PyTorch module, whose activations are in no row of the plan.
+// A sentence about a PyTorch module's activations, which are in no row of the plan; empty for other models.
 std::string ModuleText(const v1::Config& config) {
   if (!model::IsForeign(config.model())) return "";
   return absl::StrCat("The module's own passes keep about ", HumanBytes(config.model().foreign().saved_bytes()),
@@ -45,10 +45,10 @@ std::string SavesText(const trainer::SaveChoice& saves) {
                       saves.reason.empty() ? "" : absl::StrCat(", auto: ", saves.reason));
 }
 
-// Data-parallel ranks.
+// The number of data-parallel ranks.
 int64_t DataRanks(const v1::Config& config) { return config.parallel().workers() / config.parallel().tensor(); }
 
-// Empty in the order of ranks, where all have as much to do.
+// How the micro-batches are dealt out in rounds; empty in the order of ranks, where all ranks have the same number.
 std::string RoundsText(const v1::Config& config) {
   if (!coordinator::SumsInSampleOrder(config)) return "";
   const int64_t ranks = DataRanks(config);
@@ -59,7 +59,7 @@ std::string RoundsText(const v1::Config& config) {
       100 * coordinator::RoundEfficiency(config, ranks));
 }
 
-// Empty where all states leave, or none.
+// Which part of the optimizer's states is offloaded; empty with offload.fraction 1, the default.
 std::string FractionText(const v1::Config& config, const RankMemory& rank) {
   const double given = config.offload().fraction();
   if (given == 1) return "";

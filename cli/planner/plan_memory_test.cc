@@ -55,8 +55,8 @@ TEST(PlanMemory, FormulasAndBuffersAgreeInEveryPrecisionWithEveryOptimizer) {
   }
 }
 
-// 6 micro-batches on 4 ranks: 2 rounds, in the second of which 2 ranks idle. No shard is staged on its way, sums are
-// exact, and what is gathered is larger.
+// 6 micro-batches on 4 ranks take 2 rounds, and in the second one 2 ranks idle. No gradients are staged, and the step's
+// scalars, which are exact sums, are larger.
 TEST(PlanMemory, InTheOrderOfSamplesItSaysHowMuchCounts) {
   v1::Config config = ConfigOf(2, 4);
   config.mutable_batch()->set_global_sequences(8);
@@ -79,7 +79,7 @@ TEST(PlanMemory, InTheOrderOfSamplesItSaysHowMuchCounts) {
   EXPECT_EQ(bytes(rank.plan, "gradients"), bytes(by_ranks, "gradients"));
 }
 
-// gpt2-tiny has 2 blocks. Only block computes products again: those of a block, less its last.
+// gpt2-tiny has 2 blocks. Only `block` computes products again: all those of a block but its last.
 TEST(PlanMemory, TellsWhatEveryKindOfCheckpointingTakes) {
   v1::Config config = ConfigOf(3, 1);
   config.mutable_activation()->set_checkpointing("{every: 7}");
@@ -112,14 +112,14 @@ TEST(PlanMemory, TellsWhatPartitionAndOffloadTake) {
   config.mutable_activation()->set_checkpointing("block");
   config.mutable_activation()->set_partition(true);
   const RankMemory rank = PlanRankZero(config).value();
-  std::map<std::string, const CheckpointingCost*> block;  // by what is done with the inputs
+  std::map<std::string, const CheckpointingCost*> block;  // by where the inputs are kept
   for (const CheckpointingCost& cost : rank.checkpointing) {
     if (cost.activation.checkpointing() != "block") continue;
     block[absl::StrCat(cost.activation.partition() ? "split " : "", cost.activation.offload())] = &cost;
     EXPECT_EQ(cost.chosen, cost.activation.partition() && cost.activation.offload() == "none");
   }
   ASSERT_EQ(block.size(), 4);
-  const int64_t input = block["cpu"]->host_bytes / 6;  // of 8 blocks, two stay
+  const int64_t input = block["cpu"]->host_bytes / 6;  // 6 of the 8 blocks' inputs are on the host
   const int64_t whole = block["none"]->activation_bytes;
   EXPECT_EQ(block["split none"]->activation_bytes, whole - 7 * input / 2);
   EXPECT_EQ(block["split cpu"]->activation_bytes, whole - 6 * input);

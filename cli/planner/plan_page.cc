@@ -28,7 +28,7 @@ struct PageBar {
   double amount;
 };
 
-// Bars over a common scale, with a line at `limit` where it is more than 0.
+// Bars over a common scale, with a line at `limit` if it is above 0.
 std::string Chart(const std::string& title, const std::vector<PageBar>& bars, double limit) {
   constexpr int kNames = 190, kRoom = 460, kFigures = 130, kLine = 26;
   double most = limit;
@@ -90,7 +90,7 @@ std::string MemoryChart(const ClusterPlan& plan, memory::Space space) {
   return html;
 }
 
-// The fastest of the choices that fit, by the rates.
+// A table of the fastest choices that fit, as predicted by the rates.
 std::string ChoiceTable(const ClusterPlan& plan) {
   if (!plan.pick.ok() || plan.pick->fastest.empty()) return "";
   const Pick& pick = *plan.pick;

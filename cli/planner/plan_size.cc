@@ -22,10 +22,10 @@ absl::StatusOr<PlanSize> SizeOf(const v1::Config& config, const std::string& nam
   return PlanSize{name, static_cast<double>(spec.parameters()), config.precision(), optimizer, config};
 }
 
-// A plan is the same for any number of steps, so that epochs are planned without a look at the data.
+// A plan does not depend on the number of steps, so epochs need no look at the data.
 absl::StatusOr<int64_t> ManySamples(const v1::Config&) { return kSamplesToBeCounted; }
 
-constexpr int64_t kMostPlannedMicro = 60'000;  // times the most ranks, still a valid batch.global_sequences
+constexpr int64_t kMostPlannedMicro = 60'000;  // times the most ranks it is still a valid batch.global_sequences
 
 double Multiple(char suffix) {
   switch (suffix) {
@@ -62,7 +62,8 @@ bool Sets(const std::vector<ConfigOverride>& overrides, const std::string& key) 
   return false;
 }
 
-// The last that `overrides` give; 1 where there is none, and where it is none that the configuration's check accepts.
+// The last batch.micro_sequences in `overrides`; 1 where there is none, or where the configuration's check would refuse
+// it.
 int64_t MicroSequencesIn(const std::vector<ConfigOverride>& overrides) {
   const std::string key = "batch.micro_sequences=";
   int64_t micro = 1;
@@ -140,8 +141,9 @@ absl::StatusOr<v1::Config> ChoosePlanConfig(const std::string& config, const std
     set("--parameters", "model.context", kContext);
     set("--parameters", "model.vocab", kVocab);
   }
-  set("plan", "data.train", "[none]");  // a configuration must name some; a plan reads none
-  // The number of sequences divides evenly among any number of tensor groups; below, the step becomes one micro-batch.
+  set("plan", "data.train", "[none]");  // a configuration must name data, but a plan reads none
+  // A number of sequences that divides evenly among any number of tensor groups; below, the step becomes one
+  // micro-batch.
   const bool own_batch = Sets(overrides, "batch.global_sequences");
   if (!own_batch) {
     const int64_t micro = MicroSequencesIn(overrides);

@@ -43,7 +43,7 @@ TEST(PlanSize, MakesAWholeConfiguration) {
   EXPECT_EQ(preset.model().layers(), 72);
   EXPECT_EQ(preset.parallel().workers(), 64);
   EXPECT_EQ(preset.batch().micro_sequences(), 3);
-  EXPECT_EQ(preset.batch().global_sequences(), 48);  // 16 groups
+  EXPECT_EQ(preset.batch().global_sequences(), 48);  // of 16 tensor groups
   const v1::Config count = ChoosePlanConfig("", "", "7.5B", {}, "fp16", 8).value();
   EXPECT_EQ(count.precision(), "fp16");
   EXPECT_EQ(count.batch().global_sequences(), 8);

@@ -19,14 +19,15 @@ namespace zerofleet::cli {
 namespace {
 
 const StepsToTime kSteps = {.warm_up = 2, .steps = 5, .seconds = 1};
-constexpr int kRounds = 3;  // other work on the machine only ever makes a run slower
+constexpr int kRounds = 3;  // the fastest counts: other work on the machine only ever makes a run slower
 constexpr double kStartSeconds = 0.5;
 constexpr int64_t kMostFurtherSegments = 8;
-// The first of several micro-batches is not like the others, and a single one is like neither: gradients rest in
-// another type.
+// The first of several micro-batches costs a different time than the others, and a step of a single one is different
+// again (its gradients rest in another type), so no run has just one.
 constexpr int64_t kFewMicroBatches = 2, kMoreMicroBatches = 4;
 
-// A line through the values at `low` and `high`, at `wanted`: what each counts for. One point where they are the same.
+// The weights with which the values at `low` and `high` give the value at `wanted` on the line through them; one point
+// where one suffices.
 std::vector<std::pair<int64_t, double>> LinearWeights(int64_t low, int64_t high, int64_t wanted) {
   if (low == high) return {{low, 1.0}};
   const auto span = static_cast<double>(high - low);
@@ -34,7 +35,8 @@ std::vector<std::pair<int64_t, double>> LinearWeights(int64_t low, int64_t high,
   return {{low, static_cast<double>(high - wanted) / span}, {high, static_cast<double>(wanted - low) / span}};
 }
 
-// Whole segments of blocks are added to the first, whose blocks are as many as those of the model's incomplete one.
+// The points differ by whole segments of blocks; the smaller one has a single segment, with as many blocks as the
+// model's incomplete one.
 std::vector<std::pair<int64_t, double>> LayerWeights(const v1::Config& config) {
   const int64_t layers = config.model().layers();
   const absl::StatusOr<model::Checkpointing> kind = model::CheckpointingOf(config.activation(), config.buffers());
@@ -49,7 +51,7 @@ std::vector<std::pair<int64_t, double>> MicroBatchWeights(const v1::Config& conf
   return LinearWeights(std::min(all, kFewMicroBatches), std::min(all, kMoreMicroBatches), all);
 }
 
-// The run of a point: only its steps, on data of its own.
+// The configuration of a point's run, on data of its own: nothing but steps, no evaluations and no saves.
 v1::Config ConfigOf(const v1::Config& config, const ProbePoint& point, const std::string& data,
                     const std::string& checkpoints) {
   constexpr int64_t kManySteps = 1'000'000;

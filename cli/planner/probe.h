@@ -1,9 +1,9 @@
-// The time of a step from short runs of the same fleet on this machine, on fewer layers and micro-batches where the
-// whole would take long.
+// Predicts the time of a step from short runs of the same fleet on this machine, with fewer layers and micro-batches
+// where the whole step would take long.
 //
-// A step's time is linear in the number of layers at a given number of micro-batches, and the other way round, so the
-// runs at two of each tell it: docs/planning.md has the equations. Workers that share cores and memory do so in the
-// runs too, which rates measured one at a time miss.
+// At a given number of micro-batches a step's time is linear in the number of layers, and the other way round, so runs
+// at two values of each determine it: docs/planning.md has the equations. Workers that share cores and memory share
+// them in these runs too, an effect that rates measured one at a time miss.
 #ifndef ZEROFLEET_CLI_PLANNER_PROBE_H_
 #define ZEROFLEET_CLI_PLANNER_PROBE_H_
 
@@ -16,7 +16,7 @@
 
 namespace zerofleet::cli {
 
-// A run to time, and what its step counts for: the step is the sum over all points.
+// A run to time, and its weight: the predicted step time is the weighted sum over all points.
 struct ProbePoint {
   int64_t layers = 0, micro_batches = 0;
   double weight = 0;
@@ -24,13 +24,13 @@ struct ProbePoint {
 };
 
 struct Probe {
-  double seconds = 0;          // of a step
-  double slowest_seconds = 0;  // of a step as the slowest round has it: what the machine itself varies by
+  double seconds = 0;          // the predicted time of a step
+  double slowest_seconds = 0;  // the same from the slowest round: shows how much the machine itself varies
   std::vector<ProbePoint> points;
 };
 
-// Up to four: at one and at about half of the layers, at two and at four micro-batches; a model or a step that is not
-// larger than that is timed as it is.
+// Up to four points: one layer and about half of the layers, each with two and with four micro-batches; a model or a
+// step that is no larger than that is timed as it is.
 std::vector<ProbePoint> ProbePoints(const v1::Config& config);
 
 // The step itself, as one point.
@@ -44,8 +44,8 @@ struct ProbeTask {
 // About how long ProbeSteps takes for this task, where a step of its configuration takes `step_seconds`.
 double ProbeCost(const ProbeTask& task, double step_seconds);
 
-// Trains on random tokens in temporary directories, some seconds each, one task after the other in each of a few
-// rounds. The errors of a run; Cancelled by a signal.
+// Trains on random tokens in temporary directories, for some seconds each: a few rounds, each of which runs all tasks
+// in turn. Errors are those of a run; Cancelled by a signal.
 absl::StatusOr<std::vector<Probe>> ProbeSteps(const std::vector<ProbeTask>& tasks, StopSignals& signals);
 
 }  // namespace zerofleet::cli

@@ -1,4 +1,4 @@
-// Which runs tell a step's time, and what each counts for. An integration test makes such runs.
+// Which runs predict a step's time, and with which weights. An integration test makes such runs.
 #include "cli/planner/probe.h"
 
 #include "cli/config/config.h"
@@ -15,7 +15,7 @@ v1::Config Of(int64_t layers, int64_t micro_batches) {
   return config;
 }
 
-// A step whose time is bilinear, as equations (1) of docs/planning.md have it.
+// The time of a step that is bilinear, as in equations (1) of docs/planning.md.
 double Seconds(int64_t layers, int64_t micro_batches) {
   const auto l = static_cast<double>(layers), m = static_cast<double>(micro_batches);
   return 3 + 5 * l + m * (7 + 11 * l);
@@ -56,14 +56,14 @@ TEST(Probe, WhatIsSmallIsTimedAsItIs) {
 }
 
 TEST(Probe, CostsThePartOfItsStepsThatItRuns) {
-  // Three rounds of a start and 7 steps; a short step is repeated for a second.
+  // Three rounds, each a start and 7 steps; short steps are repeated for a second.
   EXPECT_DOUBLE_EQ(ProbeCost({Of(4, 2), {{.layers = 2, .micro_batches = 2}}}, 20), 3 * (0.5 + 7 * 10));
   EXPECT_DOUBLE_EQ(ProbeCost({Of(4, 2), {{.layers = 4, .micro_batches = 2}}}, 0), 3 * (0.5 + 1));
   const v1::Config config = Of(4, 2);
   EXPECT_DOUBLE_EQ(ProbeCost({config, WholeStep(config)}, 1), 3 * (0.5 + 7));
 }
 
-// What a segment's backward computes again depends on its number of blocks, and the last computes nothing again.
+// How much a segment's backward recomputes depends on its number of blocks, and the last segment recomputes nothing.
 TEST(Probe, SegmentsStayWhole) {
   v1::Config config = Of(14, 1);
   config.mutable_activation()->set_checkpointing(model::EveryText(4));

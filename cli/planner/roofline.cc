@@ -27,7 +27,8 @@ StepTime Roofline(const StepWork& work, const Rates& rates) {
   time.backward = products * (1 - forward_share + again) + pointwise * (1 - forward_share) * (1 + again / 2);
   time.tensor = SecondsOf(work.traffic.tensor, rates);
 
-  // What runs beside something counts as far as it outlasts it, and its first or last unit in any case.
+  // Work that overlaps with computation of `beside` seconds counts as far as it outlasts it, and its first or last unit
+  // (`alone_share`) in any case.
   const auto exposed = [&](double seconds, double beside, double alone_share) {
     if (!rates.overlaps) return seconds;
     const double alone = seconds * alone_share;
@@ -37,12 +38,12 @@ StepTime Roofline(const StepWork& work, const Rates& rates) {
   const double unit = work.traffic.largest_unit;
   const double forward_gather = work.gathers_twice ? gather / 2 : gather;
   time.exposed_gather = exposed(forward_gather, time.forward, unit);
-  // In stage 3 the backward's gathers and the reductions share its links.
+  // In stage 3 the backward's gathers and the reductions share the links.
   const double in_backward = gather - forward_gather + reduce;
   time.exposed_reduce = exposed(in_backward, time.backward, unit);
 
   time.update = Over(work.update_bytes, rates.memory_bytes_per_second);
-  // A thread reads and writes states on disk while those before them are updated, on the CPU device too.
+  // A thread reads and writes states on disk while the preceding ones are updated, on the CPU device too.
   const double host_update = std::max(Over(work.host_update_bytes, rates.host_memory_bytes_per_second),
                                       Over(work.disk_bytes, rates.nvme_bytes_per_second));
   time.update += host_update;

@@ -1,4 +1,4 @@
-// By hand, with rates of 1.
+// Step times against arithmetic by hand, with all rates 1.
 #include "cli/planner/roofline.h"
 
 #include "gtest/gtest.h"
@@ -25,7 +25,7 @@ TEST(Roofline, HidesCollectivesBehindProducts) {
   EXPECT_DOUBLE_EQ(Roofline(work, Ones()).seconds(), 30);
   work.traffic.largest_unit = 0.1;  // the last unit's reduction has nothing beside it
   EXPECT_DOUBLE_EQ(Roofline(work, Ones()).exposed_reduce, 1);
-  work.traffic.reduce = {.peer = 10, .link = 40};  // of 50, 5 alone and 45 beside 20
+  work.traffic.reduce = {.peer = 10, .link = 40};  // 50 in all: 5 overlap with nothing, 45 with a backward of 20
   EXPECT_DOUBLE_EQ(Roofline(work, Ones()).exposed_reduce, 5 + 25);
   Rates cpu = Ones();
   cpu.overlaps = false;
@@ -37,7 +37,7 @@ TEST(Roofline, HidesCollectivesBehindProducts) {
 TEST(Roofline, GathersBesideTheForwardAndInStage3TheBackwardToo) {
   StepWork work = {.model_flops = 30};
   work.traffic.gather = {.link = 40};
-  EXPECT_DOUBLE_EQ(Roofline(work, Ones()).exposed_gather, 30);  // beside a forward of 10
+  EXPECT_DOUBLE_EQ(Roofline(work, Ones()).exposed_gather, 30);  // overlaps with a forward of 10
   work.gathers_twice = true;
   EXPECT_DOUBLE_EQ(Roofline(work, Ones()).exposed_gather, 10);
   EXPECT_DOUBLE_EQ(Roofline(work, Ones()).exposed_reduce, 0);
@@ -47,7 +47,7 @@ TEST(Roofline, CopiesToTheHostBesideTheBackwardAndTheUpdate) {
   StepWork work = {.model_flops = 30, .host_update_bytes = 8, .copied_down = 25, .copied_up = 5};
   const StepTime time = Roofline(work, Ones());
   EXPECT_DOUBLE_EQ(time.update, 8);
-  EXPECT_DOUBLE_EQ(time.exposed_copies, 5);  // 25 beside a backward of 20
+  EXPECT_DOUBLE_EQ(time.exposed_copies, 5);  // 25, overlapping with a backward of 20
 }
 
 TEST(Roofline, EachOperationTakesItsTimeBesideItsBytes) {
@@ -61,7 +61,7 @@ TEST(Roofline, EachOperationTakesItsTimeBesideItsBytes) {
   EXPECT_DOUBLE_EQ(Roofline(work, rates).exposed_gather, 6 + 1);
 }
 
-// Whichever takes longer: the disk works beside the host.
+// The update takes as long as the slower of disk and host, which work at the same time.
 TEST(Roofline, StatesOnDiskAreUpdatedAtTheDisksRate) {
   EXPECT_DOUBLE_EQ(Roofline({.host_update_bytes = 8, .disk_bytes = 20}, Ones()).update, 20);
   EXPECT_DOUBLE_EQ(Roofline({.host_update_bytes = 8, .disk_bytes = 5}, Ones()).update, 8);

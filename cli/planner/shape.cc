@@ -14,7 +14,7 @@ constexpr double kWidthPerLayer = 85;
 constexpr int64_t kHead = 64, kWideStep = 1024;
 constexpr double kWideFrom = 1e9;
 
-// Parameters of a block: four square matrices, two of four times the width, biases and norms.
+// Parameters of a block: four matrices of hidden x hidden, two of hidden x 4 hidden, biases and norms.
 double BlockParameters(double hidden) { return 12 * hidden * hidden + 13 * hidden; }
 
 }  // namespace
@@ -31,7 +31,7 @@ absl::StatusOr<v1::ModelConfig> ShapeOf(double parameters, int64_t context, int6
   const int64_t step = parameters >= kWideFrom ? kWideStep : kHead;
   const double width = std::cbrt(parameters * kWidthPerLayer / 12);
   int64_t hidden = std::max<int64_t>(1, std::llround(width / static_cast<double>(step))) * step;
-  // In a small model most parameters are in the tables, so the width has to be smaller.
+  // In a small model most parameters are in the embedding tables, so the hidden size has to be smaller.
   const auto left = [&] { return parameters - tables * static_cast<double>(hidden); };
   while (hidden > kHead && left() < BlockParameters(static_cast<double>(hidden))) hidden -= kHead;
   if (left() < BlockParameters(static_cast<double>(hidden)) / 2) {

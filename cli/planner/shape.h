@@ -9,10 +9,11 @@ namespace zerofleet::cli {
 
 inline constexpr double kSmallestShape = 1e6, kLargestShape = 4e12;  // parameters
 
-// GPT-2 with this context and vocabulary: about 85 of width per layer, as the large published ones have (GPT-3: 128,
-// GPT-2 1.5B: 33), heads of 64, and as many layers as come closest. Widths are multiples of 64 below a billion
-// parameters and of 1024 above, so that tensor groups can share the heads. InvalidArgument outside the two limits, and
-// where the vocabulary alone has more parameters.
+// A GPT-2 with this context and vocabulary: its hidden size is about 85 times its number of layers, in the range of
+// large published models (GPT-3: 128, GPT-2 1.5B: 33), its heads have size 64, and its number of layers is the one that
+// comes closest. The hidden size is a multiple of 64 below a billion parameters and of 1024 above, so that tensor
+// groups can share the heads. InvalidArgument outside the two limits above, and where the embeddings leave no room for
+// a block.
 absl::StatusOr<v1::ModelConfig> ShapeOf(double parameters, int64_t context, int64_t vocab);
 
 }  // namespace zerofleet::cli

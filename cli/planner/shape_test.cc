@@ -1,4 +1,4 @@
-// Shapes of a given number of parameters, and what has none.
+// Shapes for given numbers of parameters, and numbers that have none.
 #include "cli/planner/shape.h"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Schedules of a few micro-batches, and the line through them; see traffic.h.
+// Schedules of a few micro-batches, extrapolated to all of them; see traffic.h.
 #include "cli/planner/traffic.h"
 
 #include <algorithm>
@@ -17,10 +17,10 @@
 namespace zerofleet::cli {
 namespace {
 
-// From the third on every micro-batch of a step sends what the second did; the first may be the only one.
+// Every micro-batch from the third on sends what the second did; a step may also have just one or two.
 constexpr int64_t kScheduled = 3;
 
-// The nodes of a group of `size` ranks, each `stride` ranks of the view after the one before.
+// The node of each rank of a group of `size` ranks that are `stride` ranks of the view apart.
 std::vector<int> NodesOfGroup(int size, int64_t stride, int64_t node_gpus) {
   std::vector<int> nodes(size);
   for (int i = 0; i < size; ++i) nodes[i] = static_cast<int>(i * stride / node_gpus);
@@ -47,7 +47,7 @@ absl::StatusOr<StepTraffic> Scheduled(const v1::Config& config, int64_t node_gpu
   const int64_t element = device::DTypeBytes(rank.run().dtype);
   std::map<std::pair<bool, int64_t>, LinkBytes> known;  // by bytes reduced or gathered in the data group
   const auto cost = [&](const collective::Topology& topology, bool reduces, int64_t bytes) {
-    // A group's sums of scalars need not be whole elements.
+    // A group's sums of scalars may not be a whole number of elements.
     if (reduces && bytes % element == 0) return Of(ReduceScatterTraffic(topology, bytes / element, element));
     return reduces ? Of(ReduceScatterTraffic(topology, bytes, 1)) : Of(AllGatherTraffic(topology, bytes, 1));
   };

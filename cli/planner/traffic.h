@@ -1,4 +1,5 @@
-// What a rank sends in a step, from the schedule that the engine itself posts, divided by which links it takes.
+// What a rank sends in a step, from the schedule of collectives that the engine itself posts, divided by the links that
+// it takes.
 #ifndef ZEROFLEET_CLI_PLANNER_TRAFFIC_H_
 #define ZEROFLEET_CLI_PLANNER_TRAFFIC_H_
 
@@ -9,8 +10,8 @@
 
 namespace zerofleet::cli {
 
-// Bytes of one rank: to ranks of its own node, and to those of others; and in how many gathers and reductions, of which
-// an all-reduce is one each.
+// Bytes that one rank sends: to ranks of its own node (peer) and of other nodes (link). `operations` counts gathers and
+// reductions; an all-reduce counts as one of each.
 struct LinkBytes {
   double peer = 0, link = 0, operations = 0;
   double sum() const { return peer + link; }
@@ -21,13 +22,13 @@ struct LinkBytes {
 };
 
 struct StepTraffic {
-  LinkBytes gather = {}, reduce = {};  // of the data group: parameters (and the scalars of a step), gradients
-  LinkBytes tensor = {};               // of the tensor group
+  LinkBytes gather = {}, reduce = {};  // in the data group: parameters and the step's scalars; gradients
+  LinkBytes tensor = {};               // in the tensor group
   LinkBytes sum() const { return gather + reduce + tensor; }
-  double largest_unit = 0;  // the share of `gather` and `reduce` that the largest unit has
+  double largest_unit = 0;  // the largest unit's share of `gather` and `reduce`
 };
 
-// The traffic of rank 0 of `config` on nodes of `node_gpus` ranks, in the teams that its run would form there.
+// The traffic of rank 0 on nodes of `node_gpus` ranks, with the teams that a run of `config` would form there.
 absl::StatusOr<StepTraffic> PlanTraffic(const v1::Config& config, int64_t node_gpus);
 
 // `config` with this number of micro-batches per step.

@@ -1,4 +1,4 @@
-// The line through a few micro-batches against a whole schedule, and the division by links.
+// The extrapolation from a few micro-batches against a whole schedule, and the division by links.
 #include "cli/planner/traffic.h"
 
 #include "cli/config/config.h"
@@ -33,7 +33,7 @@ TEST(PlanTraffic, IsTheSchedulesToTheByte) {
   }
 }
 
-// Muon's exchange is made once a step, in both groups, and twice where late updates look ahead.
+// Muon's exchange happens once a step in both groups, and twice where delayed updates look ahead.
 TEST(PlanTraffic, HasMuonsExchange) {
   v1::Config config = BatchesOf(2, 4, 2, 5);
   const StepTraffic adamw = PlanTraffic(config, 8).value();
@@ -44,12 +44,13 @@ TEST(PlanTraffic, HasMuonsExchange) {
   const StepTraffic ahead = PlanTraffic(config, 8).value();
   const double in_data = muon.gather.sum() - adamw.gather.sum(), in_tensor = muon.tensor.sum() - adamw.tensor.sum();
   EXPECT_GT(in_data, 0);
-  EXPECT_DOUBLE_EQ(in_tensor, 2 * in_data);  // the whole of a part, and in the data group half of it
+  EXPECT_DOUBLE_EQ(in_tensor, 2 * in_data);  // the tensor group sends a whole part, the data group half of one
   EXPECT_DOUBLE_EQ(ahead.gather.sum() - muon.gather.sum(), in_data);
   EXPECT_DOUBLE_EQ(ahead.tensor.sum() - muon.tensor.sum(), in_tensor);
 }
 
-// Two nodes of two: the other node gets this node's sum of half of each unit, in fp32, and this rank's own shard.
+// On two nodes of two ranks, this rank sends to the other node its own node's sum of half of each unit, in fp32, and
+// its own shard.
 TEST(PlanTraffic, TellsNodesApart) {
   const StepTraffic one = PlanTraffic(BatchesOf(2, 4, 1, 1), 8).value(),
                     two = PlanTraffic(BatchesOf(2, 4, 1, 1), 2).value();
