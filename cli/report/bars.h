@@ -12,8 +12,8 @@ struct Bar {
   double amount = 0;
 };
 
-// A line per bar, no wider than `columns` (at least 40): name, bar, figure. The longest bar is `whole`; an amount
-// above it is cut and ends in ">". What is more than 0 has at least one character.
+// A line per bar, no wider than `columns` (at least 40): name, bar, figure. A full bar stands for `whole`; the bar of a
+// larger amount is cut and ends in ">". An amount above 0 has a bar of at least one character.
 std::string RenderBars(const std::vector<Bar>& bars, double whole, int columns);
 
 }  // namespace zerofleet::cli

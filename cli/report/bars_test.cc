@@ -9,7 +9,7 @@ namespace {
 TEST(Bars, AreInProportionAndFit) {
   const std::string text =
       RenderBars({{"half", "5 B", 5}, {"tiny", "1 B", 0.001}, {"none", "0 B", 0}, {"all", "10 B", 10}}, 10, 40);
-  // 2 + 4 + 2 + 24 + 2 + 4 = 38 with a room of 26: half of it is 13.
+  // A full bar has 26 columns, so half of it has 13.
   EXPECT_EQ(text,
             "  half  #############                5 B\n"
             "  tiny  #                            1 B\n"

@@ -9,9 +9,9 @@
 
 namespace zerofleet::cli {
 
-// A header, then a line for each step of each run and one for each evaluation: the latter's `kind` is `evaluation`, and
-// its `set` the name of the validation set, empty for all. What a line does not have is empty. Numbers read back
-// exactly.
+// A header, then a line for each step and each evaluation of each run. An evaluation's `kind` is `evaluation`, and its
+// `set` the name of the validation set, empty for the loss over all sets. Fields without a value are empty. Numbers
+// read back exactly.
 std::string RunsCsv(std::span<const RunFile> runs);
 
 }  // namespace zerofleet::cli

@@ -1,4 +1,4 @@
-// Values that read back, and names that need quotes.
+// Numbers that read back exactly, and names that need quotes.
 #include "cli/report/csv.h"
 
 #include <limits>

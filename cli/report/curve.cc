@@ -21,7 +21,7 @@ std::vector<CurvePoint> Finite(const std::vector<CurvePoint>& points) {
   return finite;
 }
 
-// What the points cover, widened where that is nothing.
+// The range of all points' x or y, widened if it is a single value.
 struct Extent {
   double low, high;
 

@@ -11,27 +11,27 @@ struct CurvePoint {
   double x, y;
 };
 
-// At most 2 * `most` points: of each of `most` stretches the lowest and the highest, so that no spike is lost. What is
-// not finite is left out.
+// At most 2 * `most` of the points: the lowest and the highest of each of `most` equal stretches, so that no spike is
+// lost. Points that are not finite are left out.
 std::vector<CurvePoint> Thinned(const std::vector<CurvePoint>& points, int most);
 
-// The points as `columns` block characters, each the mean of a stretch, between the least and the largest of all. Empty
-// without a point.
+// The points as `columns` block characters. Each character's height is the mean of a stretch, scaled between the
+// smallest and the largest of these means. Empty without a finite point.
 std::string Sparkline(const std::vector<CurvePoint>& points, int columns);
 
-// Round values that divide [low, high] in some four parts.
+// Round values that divide [low, high] into about four parts.
 std::vector<double> AxisTicks(double low, double high);
 
 struct ChartLine {
   std::string name;
-  int colour;  // of the page's, from 0; lines of one run have one
+  int colour;  // index (0-based) of one of the page's colours
   bool dashed;
   std::vector<CurvePoint> points;
 };
 
 // An SVG with axes, lines and their names; empty if no line has a finite point.
 std::string LineChart(const std::string& title, const std::vector<ChartLine>& lines);
-// The style that its page needs.
+// The CSS that a page with such charts needs.
 extern const char kLineChartStyle[];
 
 }  // namespace zerofleet::cli

@@ -1,4 +1,4 @@
-// What pages of one file share: text made harmless, tables.
+// Parts that all self-contained HTML pages use: escaped text, tables, the head.
 #ifndef ZEROFLEET_CLI_REPORT_HTML_H_
 #define ZEROFLEET_CLI_REPORT_HTML_H_
 
@@ -8,13 +8,14 @@
 
 namespace zerofleet::cli {
 
-// `text` for an element or a quoted attribute. A control character has no place in HTML and becomes a question mark.
+// `text` escaped for an element or a quoted attribute. Control characters are not allowed in HTML and become question
+// marks.
 std::string EscapedHtml(std::string_view text);
 
-// A table under a header; the first column is of names, the others are of figures.
+// A table with a header; the first column holds names, the others figures.
 std::string HtmlTable(const std::vector<std::string>& header, const std::vector<std::vector<std::string>>& rows);
 
-// The beginning of a page, up to its first heading: `style` follows what every page has.
+// The beginning of a page, up to its first heading. `style` is CSS that follows the common style.
 std::string HtmlHead(std::string_view title, std::string_view style);
 
 }  // namespace zerofleet::cli

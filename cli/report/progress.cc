@@ -60,7 +60,7 @@ void Progress::Show(const v1::Event& event) {
   }
 }
 
-// Each one, unless they follow each other too closely to be read.
+// Shows a failed save, unless it follows another one too closely to be read.
 void Progress::ShowFailedSave(const v1::SaveFailedEvent& failed) {
   const double now = clock_.MonotonicSeconds();
   if (failed.in_a_row() > 1 && now - failed_save_shown_ < kFailedSaveSeconds) return;
@@ -107,7 +107,7 @@ void Progress::ShowStep(const v1::StepEvent& step) {
 std::string Progress::StepText(const v1::StepEvent& step, int columns) const {
   struct Figure {
     std::string text;
-    int rank;  // of importance, from 0
+    int rank;  // 0 is the most important
   };
   const double left = static_cast<double>(std::max<int64_t>(0, steps_ - step.step())) * step_seconds_;
   const std::vector<Figure> figures = {

@@ -14,24 +14,25 @@ namespace zerofleet::cli {
 
 class Progress {
  public:
-  // On a live terminal the last line is rewritten in place, a few times a second; otherwise a line is written per step
-  // of a short run, about every 2 seconds of a long one, and always for the first and the last step. `out` and `clock`
-  // are borrowed.
+  // On a live terminal the last line is rewritten in place, a few times a second. Otherwise a short run gets a line per
+  // step and a long one about every 2 seconds, and always for the first and the last step. `out` and `clock` are
+  // borrowed.
   Progress(std::ostream& out, const Clock& clock, Terminal terminal = {});
 
   void Show(const v1::Event& event);
 
-  // A separate line above the bar, wrapped to the terminal's width. An error's line ("zerofleet: ...") stays one.
+  // Prints a separate line above the bar, wrapped to the terminal's width. The line of an error ("zerofleet: ...") is
+  // not wrapped.
   void Note(const std::string& line);
 
-  // Ends the bar's line; nothing is shown after it but notes.
+  // Ends the bar's line; from then on only notes are shown.
   void Close();
 
  private:
   void ShowStart(const v1::StartEvent& start);
   void ShowFailedSave(const v1::SaveFailedEvent& failed);
   void ShowStep(const v1::StepEvent& step);
-  // The figures of a step, the least important left out where `columns` (0: any) do not hold them all.
+  // The figures of a step; where `columns` (0: any) cannot hold them all, the least important are left out.
   std::string StepText(const v1::StepEvent& step, int columns) const;
   std::string BarText() const;
   void Redraw();
@@ -39,9 +40,9 @@ class Progress {
   std::ostream& out_;
   const Clock& clock_;
   const Terminal terminal_;
-  int64_t steps_ = 0, first_step_ = 0;  // of the run; completed before it
+  int64_t steps_ = 0, first_step_ = 0;  // the run's last step; steps that were completed before it started
   double started_ = 0, shown_ = 0;      // monotonic seconds
-  double failed_save_shown_ = 0;        // too
+  double failed_save_shown_ = 0;        // monotonic seconds of the last failed save that was shown
   double step_seconds_ = 0;             // a running mean, for the time left
   v1::StepEvent step_;                  // the one that the bar shows
   bool line_drawn_ = false;

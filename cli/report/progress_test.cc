@@ -83,7 +83,7 @@ TEST(Progress, TheBarIsRewrittenInPlaceAndNotesStandAboveIt) {
   EXPECT_EQ(out.str(), "\n");
 }
 
-// What one drawing of the bar shows on a terminal with that many columns.
+// One drawing of the bar on a terminal of `columns` columns.
 std::string BarAt(int columns, int64_t step) {
   std::ostringstream out;
   FakeClock clock;
@@ -180,7 +180,7 @@ TEST(Progress, TellsWhereARecoveryGoesOnFrom) {
             "recovered in 1.5 s: going on from step 60, a snapshot in memory, with 1 step to do again\n");
 }
 
-// Each by itself, and not more than can be read.
+// The first failed save in a row is always shown, later ones only as often as they can be read.
 TEST(Progress, TellsFailedSavesWithoutAFlood) {
   std::ostringstream out;
   FakeClock clock;

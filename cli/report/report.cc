@@ -45,7 +45,7 @@ EventJson RankJson(const v1::RankReport& rank) {
   for (const v1::LinkReport& each : rank.link()) {
     link[each.direction()] = {{"copies", each.copies()}, {"bytes", each.bytes()}};
   }
-  EventJson data = EventJson::array();  // of rank 0, where data.train is a mixture
+  EventJson data = EventJson::array();  // the rank's samples by set; only rank 0 has it, where data.train is a mixture
   for (const v1::SetShare& each : rank.data()) data.push_back(ProtoToJson(each));
   return {
       {"rank", rank.rank()},
@@ -70,7 +70,8 @@ EventJson EndJson(const v1::EndEvent& end) {
           {"ranks", std::move(ranks)}};
 }
 
-// What comes after the last newline of a file of so many bytes; the end of it where that is longer than any line.
+// The text after the last newline of a file of `file_bytes` bytes; only its end if it is longer than any line of a
+// report.
 absl::StatusOr<std::string> LastPart(const std::string& path, int64_t file_bytes) {
   constexpr int64_t kPieceBytes = 64 << 10, kMostBytes = 32 << 20;
   std::string part;
@@ -106,7 +107,7 @@ std::string ReportLine(const v1::Event& event) {
     case v1::Event::BODY_NOT_SET: return "";
   }
   const absl::Time time = absl::UnixEpoch() + absl::Seconds(event.unix_seconds());
-  // As in logs, so that the two can be laid side by side.
+  // The format of the logs' times, so that lines of both can be compared.
   EventJson line = {{"event", name}, {"time", absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", time, absl::UTCTimeZone())}};
   line.update(fields);
   return DumpJson(line);
@@ -138,7 +139,7 @@ absl::Status ReportWriter::MendEnd() {
     return absl::InvalidArgumentError(
         absl::StrCat("--report: ", path_, " ends in what is no line of a report; name another file"));
   }
-  if (ParseJson(tail).ok()) {  // whole but for its newline
+  if (ParseJson(tail).ok()) {  // only the newline is missing
     waiting_ = "\n";
     return absl::OkStatus();
   }

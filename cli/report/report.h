@@ -11,43 +11,44 @@
 
 namespace zerofleet::cli {
 
-// The line of `event`, without its newline: "event" first, then "time", then the fields. Empty for an event that is not
-// in the report (a failure, a notice).
+// The line of `event`, without its newline: "event" first, then "time", then the fields. Empty for an event that
+// reports leave out (a failure, a notice).
 std::string ReportLine(const v1::Event& event);
 
-// Appends to a report file; what other runs wrote to it is kept, but for a last line that a full disk or a crash cut
-// short.
+// Appends to a report file. Lines that other runs wrote to it are kept, except for a last line that a full disk or a
+// crash cut short.
 class ReportWriter {
  public:
-  // Bytes that are kept for a pipe whose reader is slow; with more, the report is abandoned, not the run.
+  // The most bytes that are buffered for a pipe whose reader is slow; with more, the report is abandoned, not the run.
   static constexpr size_t kMostWaiting = 16 << 20;
 
-  // InvalidArgument, naming the path, if it cannot be opened for appending, if it is a FIFO that nothing reads, or if
-  // it ends in part of a line that is none of a report. Never waits.
+  // InvalidArgument, naming the path, if it cannot be opened for appending, if it is a FIFO without a reader, or if it
+  // ends in text without a newline that does not begin like a report's line. Never waits.
   static absl::StatusOr<std::unique_ptr<ReportWriter>> Open(const std::string& path);
   ~ReportWriter();
   ReportWriter(const ReportWriter&) = delete;
   ReportWriter& operator=(const ReportWriter&) = delete;
 
-  // Writes the event's line as one write; what a full pipe does not accept is kept and written later. Never waits.
-  // After a failure nothing more is written, so that no line follows a torn one.
+  // Writes the event's line with one write; what a full pipe does not accept is buffered and written later. Never
+  // waits. After a failure nothing more is written, so that no line follows a torn one.
   void Write(const v1::Event& event);
 
-  // Waits for a pipe's reader to take what is kept, up to `seconds`; its last chance.
+  // Waits up to `seconds` for a pipe's reader to take what is buffered. What is left then is lost, and the status says
+  // so.
   const absl::Status& Finish(double seconds);
 
-  // What Open has cut off, in one line; empty if nothing.
+  // One line that says what Open has cut off; empty if nothing.
   const std::string& note() const { return note_; }
 
   // ResourceExhausted, naming the path, if a line could not be written.
   const absl::Status& status() const { return status_; }
 
  private:
-  // Writes what is kept, as far as the descriptor takes it.
+  // Writes as much of the buffer as the descriptor accepts.
   void Flush();
   void Fail(const std::string& why);
 
-  // Ends a regular file with a whole line.
+  // Makes a regular file end with a whole line: completes the last one or cuts it off.
   absl::Status MendEnd();
 
   ReportWriter(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}

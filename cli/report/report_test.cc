@@ -1,4 +1,4 @@
-// The exact lines of the report, and a file that accepts no more.
+// The exact lines of the report, and files that accept no more.
 #include "cli/report/report.h"
 
 #include <fcntl.h>
@@ -32,7 +32,7 @@ v1::Event StepEvent() {
   return event;
 }
 
-// What comes before the fields of an event that says no time.
+// The "time" field of an event without a time.
 constexpr char kNoTime[] = R"("time":"1970-01-01T00:00:00.000000Z",)";
 
 TEST(Report, StepLineIsExact) {
@@ -160,7 +160,7 @@ TEST(Report, ATornLastLineIsRemovedBeforeTheNext) {
     EXPECT_EQ(after(whole + torn), std::make_pair(whole + whole, note));
     EXPECT_EQ(after(torn), std::make_pair(whole, note));
   }
-  EXPECT_EQ(after(whole + line), std::make_pair(whole + whole + whole, std::string()));  // whole but for its newline
+  EXPECT_EQ(after(whole + line), std::make_pair(whole + whole + whole, std::string()));  // only its newline is missing
   EXPECT_TRUE(WriteFileAtomically(path, "my notes").ok());
   EXPECT_EQ(ReportWriter::Open(path).status().message(),
             "--report: " + path + " ends in what is no line of a report; name another file");
@@ -190,7 +190,7 @@ TEST(Report, AFullPipeHoldsUpNothingAndLosesNothing) {
   auto writer = ReportWriter::Open(fifo.path());
   ASSERT_TRUE(writer.ok()) << writer.status();
   const std::string line = ReportLine(StepEvent()) + "\n";
-  constexpr size_t kLines = 2000;  // of about 160 bytes; a pipe takes 64 KiB
+  constexpr size_t kLines = 2000;  // about 160 bytes each; a pipe takes 64 KiB
   for (size_t i = 0; i < kLines; ++i) (*writer)->Write(StepEvent());
   EXPECT_TRUE((*writer)->status().ok());
   std::string received;

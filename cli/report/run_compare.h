@@ -1,4 +1,4 @@
-// What differs between runs: keys of their configurations, and the first step whose bits do.
+// What differs between runs: keys of their configurations, and the first step that has other bits.
 #ifndef ZEROFLEET_CLI_REPORT_RUN_COMPARE_H_
 #define ZEROFLEET_CLI_REPORT_RUN_COMPARE_H_
 
@@ -13,10 +13,10 @@ namespace zerofleet::cli {
 
 struct DifferingKey {
   std::string key;                  // "optimizer.learning_rate"
-  std::vector<std::string> values;  // of each run; empty where it has none
+  std::vector<std::string> values;  // one per run; empty if the run does not have the key
 };
 
-// In the order of the keys.
+// The keys whose values are not the same in all runs, in the order of their names.
 std::vector<DifferingKey> DifferingKeys(const std::vector<RunFile>& runs);
 
 struct DifferingStep {
@@ -25,7 +25,7 @@ struct DifferingStep {
   double first, other;
 };
 
-// The first step that both runs have and whose loss, gradient norm or learning rate has other bits.
+// The first step that both runs have and in which the bits of loss, gradient norm or learning rate differ.
 std::optional<DifferingStep> FirstDifferingStep(const RunFile& first, const RunFile& other);
 int64_t CommonSteps(const RunFile& first, const RunFile& other);
 

@@ -1,4 +1,4 @@
-// Lines to a history; see run_file.h.
+// From the lines of a report to the history of its run; see run_file.h.
 #include "cli/report/run_file.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ absl::Status BadField(const char* key, const char* expected) {
   return absl::DataLossError(absl::StrCat("\"", key, "\" must be ", expected));
 }
 
-// NaN if there is none: what is no number in JSON is written as null.
+// NaN if the key is missing or null: reports write null for numbers that JSON cannot represent.
 absl::Status GetNumber(const Json& line, const char* key, double* into) {
   *into = kNone;
   if (!line.contains(key) || line[key].is_null()) return absl::OkStatus();
@@ -79,11 +79,11 @@ class HistoryReader {
   }
 
  private:
-  // The last run of the file is the one that is told; those before it are only counted.
+  // The history is that of the file's last run; those before it are only counted.
   absl::Status BeginRun(const Json& line) {
     std::string run_id;
     ZF_RETURN_IF_ERROR(GetText(line, "run_id", &run_id));
-    if (run_id.empty()) return absl::OkStatus();  // an old report's
+    if (run_id.empty()) return absl::OkStatus();  // reports of old versions have none
     const bool another = !run_id_.empty() && run_id != run_id_;
     run_id_ = run_id;
     if (!another) return absl::OkStatus();
@@ -96,8 +96,8 @@ class HistoryReader {
     return absl::OkStatus();
   }
 
-  // What comes after the step that it goes on from is done again, unless a coordinator that was started again tells of
-  // a generation that trains on.
+  // Steps after the one that the run resumes from are repeated, so they are forgotten; not so if a restarted
+  // coordinator repeats the start of a generation that is still training (`told_again`).
   absl::Status AddStart(const Json& line, bool told_again) {
     int64_t resumed_from = 0;
     if (line.contains("resumed_from") && !line["resumed_from"].is_null()) {
@@ -184,12 +184,12 @@ class HistoryReader {
 
   RunFile& run_;
   std::string run_id_;
-  int64_t generation_ = 0;  // the newest that was told of
+  int64_t generation_ = 0;  // the newest in the file so far
   std::optional<absl::Time> first_;
   double now_ = 0, unix_seconds_ = 0;
 };
 
-// The mean of `value` over the seconds of all steps but the first.
+// The sum of `value` per second, over all steps but the first (unless it is the only one).
 template <typename Value>
 double OverSteps(const RunFile& run, const Value& value) {
   double sum = 0, seconds = 0;
@@ -212,7 +212,7 @@ int RunFile::Count(ReportedPause::Kind kind) const {
 double RunFile::Goodput() const {
   double productive = 0;
   for (const auto& [number, step] : steps) productive += step.seconds > 0 ? step.seconds : 0;
-  // The first line comes when the first step begins; clocks are rounded.
+  // At most 1, since times are rounded. The clock starts with the first line, when the first step begins.
   return wall_seconds > 0 ? std::min(1.0, productive / wall_seconds) : kNone;
 }
 

@@ -1,5 +1,5 @@
-// A report file read back: one run, whatever restarts and recoveries it went through; of several in one file, the last.
-// Untrusted input.
+// A report file read back, as the history of one run across restarts and recoveries. If the file has several runs, the
+// last one counts. Files are untrusted input.
 #ifndef ZEROFLEET_CLI_REPORT_RUN_FILE_H_
 #define ZEROFLEET_CLI_REPORT_RUN_FILE_H_
 
@@ -18,53 +18,53 @@ struct ReportedStep {
   double loss = 0, grad_norm = 0, learning_rate = 0;  // NaN where the line has none
   double tokens_per_second = 0, mfu = 0, seconds = 0;
   int64_t tokens = 0;
-  double unix_seconds = 0;  // when it was told; 0 where the line has no time
+  double unix_seconds = 0;  // the line's time; 0 if it has none
 };
 
 struct ReportedEvaluation {
   int64_t step = 0;
-  std::string set = {};  // its name; empty for the loss over all of them
+  std::string set = {};  // the validation set's name; empty for the loss over all sets
   double loss = 0;
   double unix_seconds = 0;
 };
 
-// Something that took time beside the steps, by the file's clock.
+// Something other than a step that took time.
 struct ReportedPause {
   enum class Kind { kRecovery, kRollback, kCheckpoint } kind;
   double at = 0;  // seconds since the first line
   double seconds = 0;
-  int64_t step = 0;  // that training went back to, or that was saved
+  int64_t step = 0;  // the step that training went back to, or that was saved
   int64_t lost_steps = 0;
-  int64_t bytes = 0;  // of a checkpoint
+  int64_t bytes = 0;  // the checkpoint's size
   std::string cause = {};
 };
 
 struct RunFile {
   std::string name;                       // the path
-  nlohmann::json start, end;              // the newest start and what ended after it; null without
-  std::map<int64_t, ReportedStep> steps;  // as they were told last
+  nlohmann::json start, end;              // the newest start event and the end event after it; null if there is none
+  std::map<int64_t, ReportedStep> steps;  // by number; a step that was repeated has its newest figures
   std::vector<ReportedEvaluation> evaluations;
   std::vector<ReportedPause> pauses;
   int starts = 0, failed_saves = 0;
-  int runs_before = 0;      // with other run_ids, in the same file
-  int64_t steps_told = 0;   // more than `steps` where some were done again
+  int runs_before = 0;      // earlier runs (other run_ids) in the same file
+  int64_t steps_told = 0;   // step lines read; more than `steps` if some steps were repeated
   double wall_seconds = 0;  // from the first line to the last
   bool torn = false;        // the last line is cut short: the run was writing it, or died over it
 
   int Count(ReportedPause::Kind kind) const;
-  // Time in steps that count, of all time; NaN where the lines have no time.
+  // The fraction of wall_seconds that was spent in the steps in `steps`; NaN if the lines have no times.
   double Goodput() const;
-  // Tokens per second, and model FLOPs per peak, of all steps but the first, which warms up caches.
+  // Tokens per second, and model FLOPs utilization, over all steps but the first, which warms up caches.
   double TokensPerSecond() const;
   double Mfu() const;
 };
 
-// DataLoss naming the line for what is no report: JSON that is malformed, a field of another type, a file without a
-// step. Events of other names are left out.
+// DataLoss, naming the line, if the text is no report: malformed JSON, a field of the wrong type, or no step. Unknown
+// events are ignored.
 absl::StatusOr<RunFile> ParseRunFile(std::string name, std::string_view text);
-// The same of a file. NotFound if there is none.
+// ParseRunFile on the file at `path`. NotFound if there is none.
 absl::StatusOr<RunFile> ReadRunFile(const std::string& path);
-// The same of a run that may not have done a step yet.
+// ReadRunFile, except that the run may have no step yet.
 absl::StatusOr<RunFile> ReadBegunRun(const std::string& path);
 
 }  // namespace zerofleet::cli

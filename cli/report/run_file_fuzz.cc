@@ -1,4 +1,4 @@
-// Fuzzes report files: any text; what is accepted becomes text and a page.
+// Fuzzes report files with any text; what the parser accepts is rendered as text and as a page.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

@@ -69,7 +69,8 @@ TEST(RunFile, AnotherRunInTheSameFileBeginsAnew) {
   EXPECT_EQ(run.wall_seconds, 4);
   EXPECT_TRUE(run.end.is_null());
   EXPECT_TRUE(run.evaluations.empty());
-  const std::string old = absl::StrCat(R"({"event":"start"})", "\n", StepLine(1, 5, 12));  // has no run_id
+  const std::string old =
+      absl::StrCat(R"({"event":"start"})", "\n", StepLine(1, 5, 12));  // an old report, without a run_id
   EXPECT_EQ(ParseRunFile("r", old + StartLine("a", 1, "1", 30) + StepLine(2, 4, 32))->steps.size(), 2u);
 }
 
@@ -77,7 +78,7 @@ TEST(RunFile, ARunThatResumesDropsTheStepsThatItDoesAgain) {
   const std::string before = absl::StrCat(StartLine("a", 1, "null", 10), StepLine(1, 5, 12), StepLine(2, 4, 14),
                                           R"({"event":"evaluate","step":2,"loss":1})", "\n");
   const std::string end = absl::StrCat(R"({"event":"end","step":2,"stopped":true})", "\n");
-  // A coordinator that was started again while its workers trained on.
+  // A coordinator was restarted while its workers went on training.
   EXPECT_EQ(ParseRunFile("r", before + StartLine("a", 1, "null", 30))->steps.size(), 2u);
   const RunFile run = ParseRunFile("r", before + end + StartLine("a", 2, "1", 30)).value();
   EXPECT_EQ(run.runs_before, 0);

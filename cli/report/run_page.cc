@@ -31,7 +31,7 @@ std::vector<CurvePoint> StepPoints(const RunFile& run, double ReportedStep::*val
   return points;
 }
 
-// Training loss, and dashed that of each validation set.
+// The training loss and, as dashed lines, the loss of each validation set.
 std::string LossChart(const std::vector<RunFile>& runs) {
   std::vector<ChartLine> lines;
   for (size_t i = 0; i < runs.size(); ++i) {
@@ -74,7 +74,8 @@ const char* PauseName(ReportedPause::Kind kind) {
   return "";
 }
 
-// The run from left to right: recoveries and rollbacks as blocks that end when they are told, checkpoints as lines.
+// The run from left to right: recoveries and rollbacks as blocks that end at the time of their report line, checkpoints
+// as lines.
 std::string TimeLine(const RunFile& run) {
   if (!(run.wall_seconds > 0)) return "";
   std::string svg = absl::StrFormat(
@@ -113,9 +114,9 @@ const Json& MemberOf(const Json& object, const char* key) {
   return object.is_object() && object.contains(key) ? object[key] : none;
 }
 
-// Peaks of each category, the largest of all ranks, and the memory of processes.
+// The peak of each category and of the processes' memory, each the largest of all ranks.
 std::string MemoryTable(const Json& ranks) {
-  std::map<std::string, std::map<std::string, double>> peaks;  // by category, by space
+  std::map<std::string, std::map<std::string, double>> peaks;  // by category, then by space
   double process = 0;
   for (const Json& rank : ranks) {
     process = std::max(process, Whole(rank, "rss_peak_bytes"));

@@ -13,7 +13,7 @@
 namespace zerofleet::cli {
 namespace {
 
-constexpr int kMostRanks = 16;  // rows of the memory table; the report holds all
+constexpr int kMostRanks = 16;  // rows of the memory table; the report has all ranks
 
 int64_t Peak(const v1::RankReport& rank, const char* category) {
   const auto peak = [&](const auto& memory) {
@@ -23,7 +23,7 @@ int64_t Peak(const v1::RankReport& rank, const char* category) {
   return peak(rank.device_memory()) + peak(rank.host_memory());
 }
 
-// All, but for averages where no rank keeps any.
+// The categories to show: all, except `ema` if no rank keeps averages.
 std::vector<int> CategoriesOf(const v1::EndEvent& end) {
   std::vector<int> categories;
   for (int i = 0; i < memory::kCategories; ++i) {
@@ -65,12 +65,12 @@ std::string MemoryText(const v1::EndEvent& end, const Terminal& terminal, const 
                       more > 0 ? absl::StrCat("  and ", more, " more ranks\n") : "");
 }
 
-// Sent bytes and bus bandwidth per operation, of rank 0: all ranks do the same.
+// Sent bytes and bus bandwidth per operation on rank 0; the other ranks do the same.
 std::string CollectivesText(const v1::EndEvent& end, const Terminal& terminal) {
   if (end.ranks_size() == 0 || end.ranks(0).collectives_size() == 0) return "";
   TextTable table({"collective", "group", "backend", "calls", "sent GB", "busbw GB/s"});
   for (const v1::CollectiveReport& each : end.ranks(0).collectives()) {
-    // Bus bandwidth counts (n-1)/n of the gathered size, twice for an all-reduce: exactly what a rank sends.
+    // Bus bandwidth counts (n-1)/n of the gathered size, twice for an all-reduce: exactly the bytes that a rank sends.
     const double speed = each.seconds() > 0 ? static_cast<double>(each.bytes()) / each.seconds() / 1e9 : 0;
     table.Add({each.operation(), each.group(), each.backend(), absl::StrCat(each.calls()),
                absl::StrFormat("%.3f", static_cast<double>(each.bytes()) / 1e9), absl::StrFormat("%.2f", speed)});
@@ -78,7 +78,8 @@ std::string CollectivesText(const v1::EndEvent& end, const Terminal& terminal) {
   return absl::StrCat("\nCollectives of rank 0\n", table.Render(2, terminal));
 }
 
-// "books 70.0% (0.32 epochs), code 30.0% (2.10 epochs)": what the run has taken of each set of a mixture.
+// "books 70.0% (0.32 epochs), code 30.0% (2.10 epochs)": each set's share of the samples that the run has taken of a
+// mixture.
 std::string SharesText(const google::protobuf::RepeatedPtrField<v1::SetShare>& shares) {
   double all = 0;
   for (const v1::SetShare& share : shares) all += static_cast<double>(share.samples());

@@ -21,19 +21,20 @@ struct RunRecord {
   std::optional<v1::CheckpointEvent> last_checkpoint;
   std::optional<v1::FailureEvent> failure;
   std::optional<v1::EndEvent> end;
-  int64_t evaluated_step = -1, committed_step = -1;  // the newest of each, not after what a recovery went back to
-  std::map<std::string, int64_t> histogram_steps;    // the same by "weights/TENSOR" and "gradients/TENSOR"
-  uint64_t generation = 0;                           // of the newest event that has one
+  int64_t evaluated_step = -1,
+          committed_step = -1;                     // lowered by a recovery to its resumed step
+  std::map<std::string, int64_t> histogram_steps;  // the newest, by "weights/TENSOR" and "gradients/TENSOR"
+  uint64_t generation = 0;                         // that of the newest event that has one
   int recoveries = 0;
   int64_t lost_steps = 0;
   int failed_saves = 0, rollbacks = 0;
   int64_t skipped_samples = 0;
-  // Over all steps but the first, which warms up caches; steps done again are counted again.
+  // Sums over all steps but the first, which warms up caches; steps that are repeated are counted again.
   int64_t tokens = 0;
   double seconds = 0, mfu_seconds = 0;
 
-  // False for an event that is known already, since a coordinator that was started again tells some again: nothing else
-  // should take note of it.
+  // Returns false for an event that is already known, which the caller should ignore: a restarted coordinator repeats
+  // some events.
   bool Add(const v1::Event& event);
 
   bool IsKnown(const v1::Event& event) const;
@@ -42,16 +43,17 @@ struct RunRecord {
   std::string CheckpointText() const;
 };
 
-// What a rank was planned to take, by category, in its arenas, and as a process (0: not known).
+// The memory that a rank was planned to take: by category, in its arenas, and as a process (0: not known).
 struct PlannedMemory {
   std::array<int64_t, memory::kCategories> bytes = {};
   int64_t reserved_bytes = 0, process_bytes = 0;
 };
 
-// Loss, speed, memory per rank, beside the plan's if there is one, collectives: aligned text, for a run that has ended.
 // "1.2500", and with named sets "1.2500 (wiki 1.1000, code 1.4000)".
 std::string LossText(const v1::EvaluateEvent& evaluation);
 
+// The summary of a run that has ended, as aligned text: loss, speed, memory per rank (beside the plan's if there is
+// one), collectives.
 std::string SummaryText(const RunRecord& record, const Terminal& terminal = {}, const PlannedMemory* planned = nullptr);
 
 }  // namespace zerofleet::cli

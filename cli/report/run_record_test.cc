@@ -136,9 +136,9 @@ TEST(RunRecord, AStartIsNewsOnlyInAGenerationThatWasNotHeardOf) {
   EXPECT_TRUE(record.Add(start));
   EXPECT_FALSE(record.Add(start));
   EXPECT_TRUE(record.Add(recovery));
-  start.mutable_start()->set_generation(2);  // told again by a coordinator that adopted the fleet
+  start.mutable_start()->set_generation(2);  // repeated by a coordinator that adopted the fleet
   EXPECT_FALSE(record.Add(start));
-  start.mutable_start()->set_generation(3);  // one that was started again in the next recovery
+  start.mutable_start()->set_generation(3);  // a coordinator that was restarted in the next recovery
   EXPECT_TRUE(record.Add(start));
 }
 

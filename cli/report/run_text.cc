@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The member of the start event as a text; a dash without.
+// A field of the start event as text; a dash if there is none.
 std::string StartText(const RunFile& run, const char* key) {
   if (!run.start.is_object() || !run.start.contains(key)) return "-";
   const Json& value = run.start[key];
@@ -30,7 +30,7 @@ std::string Figure(double value) { return std::isfinite(value) ? absl::StrFormat
 
 std::string PercentText(double ratio) { return std::isfinite(ratio) ? absl::StrFormat("%.1f%%", 100 * ratio) : "-"; }
 
-// "wiki 2.31 (best 2.30 at step 80)", of each set.
+// "wiki 2.31 (best 2.30 at step 80)", for each validation set.
 std::string ValidationText(const RunFile& run) {
   std::map<std::string, std::pair<ReportedEvaluation, ReportedEvaluation>> sets;  // the last and the best
   for (const ReportedEvaluation& one : run.evaluations) {

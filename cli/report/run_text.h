@@ -10,14 +10,14 @@
 
 namespace zerofleet::cli {
 
-// Figures of each run, and its curves as lines of characters; with `compare`, what differs from the first one.
+// Figures of each run, and its curves as lines of characters; with `compare`, also what differs from the first run.
 std::string RunsText(const std::vector<RunFile>& runs, bool compare, const Terminal& terminal);
 
-// The same as a page of one file, without scripts, that fetches nothing: curves of all runs together, memory,
-// collectives, a time line of recoveries and checkpoints, differing keys.
+// The runs as a self-contained HTML page without scripts: the curves of all runs together, memory, collectives, a time
+// line of recoveries and checkpoints, and the keys that differ.
 std::string RunsPage(const std::vector<RunFile>& runs);
 
-// --- What both say.
+// --- Used by both, text and page.
 
 struct RunFigure {
   std::string name, value;

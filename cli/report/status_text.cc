@@ -12,7 +12,7 @@
 namespace zerofleet::cli {
 namespace {
 
-// What the rank does in each group: the operation it is in, or how many it has completed.
+// What a rank does in each of its groups: the operation that it is in, or the number of completed ones.
 std::string ProgressText(const v1::MemberStatus& member) {
   std::string text;
   for (const v1::GroupProgress& each : member.progress()) {
@@ -26,7 +26,7 @@ std::string ProgressText(const v1::MemberStatus& member) {
   return text;
 }
 
-// The host's name; if members of the same name have different addresses, the address too.
+// The host's name, and its address if another member has the same host name and another address.
 std::string HostText(const v1::GetStatusResponse& status, const v1::MemberStatus& member) {
   for (const v1::MemberStatus& other : status.members()) {
     if (other.host() != member.host() || other.address() == member.address() || member.address().empty()) continue;
@@ -42,7 +42,7 @@ bool HasSeveralTeams(const v1::GetStatusResponse& status) {
   return false;
 }
 
-// Bytes of each state at rest, a row per rank.
+// The bytes of each model state at rest, a row per rank.
 std::string StatesText(const v1::PartitionStatus& partition, const Terminal& terminal) {
   if (partition.ranks().empty()) return "";
   std::vector<std::string> header = {"rank"};
@@ -56,7 +56,7 @@ std::string StatesText(const v1::PartitionStatus& partition, const Terminal& ter
   return absl::StrCat("\nbytes of each state, padding included\n", table.Render(0, terminal));
 }
 
-// What each rank owns of each unit, as a range of the flat space.
+// The range of the flat space that each rank owns in each unit.
 std::string UnitsText(const v1::PartitionStatus& partition, const Terminal& terminal) {
   std::vector<std::string> header = {"unit", "elements"};
   for (const v1::RankPartition& rank : partition.ranks()) header.push_back(absl::StrCat("rank ", rank.rank()));
@@ -75,7 +75,7 @@ std::string UnitsText(const v1::PartitionStatus& partition, const Terminal& term
   return absl::StrCat("\nwho owns which elements: from the first to before the last\n", table.Render(0, terminal));
 }
 
-// The last few collectives of each rank: the end of the record is where it stood.
+// The last few collectives of each rank; the last row shows where the rank stood.
 std::string FlightText(const v1::Flight& flight, const Terminal& terminal) {
   constexpr int kMostEntries = 6;
   TextTable table({"rank", "group", "sequence", "operation", "unit", "bytes", "began", "took"});

@@ -9,8 +9,8 @@
 
 namespace zerofleet::cli {
 
-// A line on the run and a table of members: rank, host, state, step, heartbeat age, the collective it is in; their
-// teams if there are several. Where the status has a partition, two more tables: the bytes of each state by rank, and
+// A line about the run and a table of its members: rank, host, state, step, heartbeat age, current collective, and the
+// team if there are several. Where the status has a partition, two more tables: the bytes of each state by rank, and
 // the elements of each unit by owner; where it has flight records, each rank's last collectives. No line is wider than
 // the terminal unless a single word is.
 std::string StatusText(const v1::GetStatusResponse& status, const Terminal& terminal = {});

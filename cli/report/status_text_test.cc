@@ -114,7 +114,7 @@ TEST(StatusText, SeveralTeamsHaveAColumn) {
   EXPECT_NE(StatusText(status).find("rank  team  host"), std::string::npos);
 }
 
-// Containers made from one image may have one host name; the address their sessions come from tells them apart.
+// Containers of one image may have the same host name; the addresses of their sessions distinguish them.
 TEST(StatusText, HostsOfOneNameShowTheirAddresses) {
   const auto text_of = [](const v1::GetStatusResponse& status) {
     return StatusText(status, Terminal::OfSize(200, 24, /*live=*/true, /*color=*/false));

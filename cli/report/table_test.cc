@@ -1,4 +1,4 @@
-// Alignment of text tables.
+// Alignment of text tables, and how they are split for a narrow terminal.
 #include "cli/report/table.h"
 
 #include "gtest/gtest.h"

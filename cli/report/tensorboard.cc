@@ -20,7 +20,7 @@
 namespace zerofleet::cli {
 namespace {
 
-// "b_run" of /a/b/run.jsonl and 2 parts.
+// The last `parts` parts of a path, such as "b_run" for /a/b/run.jsonl and 2 parts.
 std::string LastParts(std::filesystem::path path, int parts, bool extension) {
   std::string name = (extension ? path.filename() : path.stem()).string();
   for (int part = 1; part < parts; ++part) {
@@ -52,7 +52,7 @@ void PutBytes(int field, std::string_view bytes, std::string* out) {
   out->append(bytes);
 }
 
-// Event.wall_time and Event.step.
+// The beginning of an Event: wall_time and step.
 std::string EventAt(double unix_seconds, int64_t step) {
   std::string event;
   PutKey(1, kFixed64, &event);
@@ -74,7 +74,7 @@ constexpr std::array<uint32_t, 256> MakeCrcTable() {
 }
 constexpr std::array<uint32_t, 256> kCrcTable = MakeCrcTable();
 
-// As the records have it: a checksum of data that hold checksums must not be one of those.
+// The masked form in which records store a checksum: a plain CRC of data that contain CRCs would be weak.
 uint32_t MaskedCrc(std::string_view bytes) {
   constexpr uint32_t kMaskDelta = 0xa282ead8;
   return std::rotr(Crc32c(bytes), 15) + kMaskDelta;
@@ -117,7 +117,7 @@ absl::StatusOr<std::vector<std::string>> RunDirectories(const std::vector<std::s
 absl::StatusOr<std::unique_ptr<TensorBoardWriter>> TensorBoardWriter::Open(const std::string& directory,
                                                                            double unix_seconds) {
   ZF_RETURN_IF_ERROR(CreateDirectories(directory));
-  // TensorBoard takes files whose names hold "tfevents", in the order of their names.
+  // TensorBoard reads files whose names contain "tfevents", in the order of their names.
   const std::string path =
       JoinPath(directory, absl::StrFormat("events.out.tfevents.%010.0f.zerofleet.%d", unix_seconds, getpid()));
   const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);

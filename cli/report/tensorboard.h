@@ -19,22 +19,24 @@ namespace zerofleet::cli {
 // CRC-32C (Castagnoli), as in RFC 3720.
 uint32_t Crc32c(std::string_view bytes);
 
-// The names of these report files' directories in TensorBoard's: a file's own name without its extension or, where two
-// have the same, as much of their paths as tells them apart. InvalidArgument if one is given twice.
+// The name of the directory that each report file gets in TensorBoard's: the file's own name without its extension or,
+// where two files have the same, as much of their paths as distinguishes them. InvalidArgument if a file is given
+// twice.
 absl::StatusOr<std::vector<std::string>> RunDirectories(const std::vector<std::string>& reports);
 
 class TensorBoardWriter {
  public:
-  // Makes `directory` if it is missing, and in it a file of its own: a run that goes on has one more. Errors name the
-  // path.
+  // Creates `directory` if it is missing, and a new file in it: a run that is resumed gets another file. Errors name
+  // the path.
   static absl::StatusOr<std::unique_ptr<TensorBoardWriter>> Open(const std::string& directory, double unix_seconds);
   ~TensorBoardWriter();
   TensorBoardWriter(const TensorBoardWriter&) = delete;
   TensorBoardWriter& operator=(const TensorBoardWriter&) = delete;
 
-  // A step's figures, an evaluation's or a histogram; other events have none. After a failure nothing more is written.
+  // Writes the figures of a step or an evaluation, or a histogram; ignores other events. After a failure nothing more
+  // is written.
   void Write(const v1::Event& event);
-  // All of a report file.
+  // Writes all figures of a report file.
   void Write(const RunFile& run);
 
   // ResourceExhausted, naming the path, if a record could not be written.

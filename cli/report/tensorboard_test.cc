@@ -26,7 +26,7 @@ class TensorBoardTest : public ::testing::Test {
  protected:
   void TearDown() override { ASSERT_TRUE(RemoveTree(directory_).ok()); }
 
-  // The records' contents, of files whose lengths and checksums are right.
+  // The contents of the records of all files; checks their lengths and checksums.
   std::vector<std::string> Records() const {
     std::vector<std::string> records;
     const std::vector<std::string> names = *ListDirectory(directory_);
@@ -45,7 +45,7 @@ class TensorBoardTest : public ::testing::Test {
     return records;
   }
 
-  // The checksum turned right by 15 bits, plus a constant.
+  // The checksum rotated right by 15 bits, plus a constant.
   static std::string Masked(const std::string& data) {
     const uint32_t crc = Crc32c(data), masked = (crc >> 15 | crc << 17) + 0xa282ead8u;
     return {reinterpret_cast<const char*>(&masked), sizeof masked};

@@ -16,7 +16,7 @@ namespace {
 constexpr int kLeastColumns = 20, kMostColumns = 10'000;
 constexpr int kUsualColumns = 80, kMostTextColumns = 120;
 
-// A whole number from 1; 0 for anything else.
+// `text` as a whole number above 0; 0 for anything else.
 int PositiveNumber(const char* text) {
   if (text == nullptr) return 0;
   int value = 0;

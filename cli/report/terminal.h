@@ -19,8 +19,8 @@ class Terminal {
   // A file or a pipe: plain lines of any width.
   Terminal() = default;
 
-  // What the descriptor refers to. A terminal is live and coloured, unless TERM is "dumb" or empty; a NO_COLOR that is
-  // not empty turns colour off (https://no-color.org). `environment` is getenv, or a test's.
+  // Describes what `descriptor` refers to. A terminal is live and coloured unless TERM is "dumb" or empty; a NO_COLOR
+  // that is not empty turns colour off (https://no-color.org). `environment` is getenv, or a test's replacement.
   static Terminal Of(int descriptor, const Environment& environment);
   // A terminal of a fixed size, without a descriptor.
   static Terminal OfSize(int columns, int rows, bool live, bool color);
@@ -28,10 +28,11 @@ class Terminal {
   // Whether written lines can be rewritten in place.
   bool live() const { return live_; }
 
-  // The width in columns: the terminal's current one; else $COLUMNS; else 80 on a terminal, and 0, any width,
-  // elsewhere. At least 20 otherwise.
+  // The width in columns: the terminal's current one, else $COLUMNS, and at least 20. If neither is known, 80 on a
+  // terminal and 0, which means any width, elsewhere.
   int columns() const;
-  // The same for text that must be wrapped: 80 for any width, and at most 120, since longer lines read badly.
+  // The width for text that must be wrapped: columns(), but 80 where any width will do, and at most 120, since longer
+  // lines read badly.
   int text_columns() const;
   // Lines of the screen; 0 if unknown.
   int rows() const;
@@ -40,12 +41,12 @@ class Terminal {
   std::string Paint(Style style, std::string_view text) const;
 
  private:
-  int descriptor_ = -1;  // whose size is queried; -1: columns_ and rows_ are used
+  int descriptor_ = -1;  // the terminal whose size is queried; -1: columns_ and rows_ are used
   int columns_ = 0, rows_ = 0;
   bool live_ = false, color_ = false;
 };
 
-// Columns that UTF-8 text of single-width characters takes.
+// The columns that UTF-8 text takes, if all its characters have single width.
 int DisplayWidth(std::string_view text);
 
 // `text` broken at spaces so that no line is wider than `columns` (0: not broken), lines after the first indented by

@@ -13,11 +13,12 @@ namespace zerofleet::cli {
 class TextProgress {
  public:
   TextProgress(std::ostream& out, const Terminal& terminal, const Clock& clock);
-  ~TextProgress();  // takes the line away
+  ~TextProgress();  // removes the line from a live terminal
   TextProgress(const TextProgress&) = delete;
   TextProgress& operator=(const TextProgress&) = delete;
 
-  // `part` of the file at `path` has been read. Nothing is shown of what takes but a moment.
+  // Reports that the fraction `part` of the file at `path` has been read. Shows nothing for files that take only a
+  // moment.
   void Show(const std::string& path, double part);
 
  private:

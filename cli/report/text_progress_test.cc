@@ -1,4 +1,4 @@
-// Lines of a file and of a terminal.
+// What progress looks like in a file and on a terminal.
 #include "cli/report/text_progress.h"
 
 #include <sstream>

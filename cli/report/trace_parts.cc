@@ -1,4 +1,4 @@
-// See trace_parts.h. A part is read line by line, as StepTrace::Json writes it, an event each.
+// See trace_parts.h. Parts are read as StepTrace::Json writes them: line by line, one event per line.
 #include "cli/report/trace_parts.h"
 
 #include <unistd.h>
@@ -31,7 +31,7 @@ constexpr size_t kPieceBytes = size_t{1} << 20;
 int64_t NumberIn(const nlohmann::json& head, const char* key) {
   const auto data = head.find("otherData");
   if (data == head.end() || !data->is_object()) return 0;
-  constexpr int64_t kLargest = int64_t{1} << 53;  // sums of several fit
+  constexpr int64_t kLargest = int64_t{1} << 53;  // sums of several such numbers fit into 64 bits
   const auto number = data->find(key);
   if (number == data->end() || !number->is_number_integer()) return 0;
   return std::clamp<int64_t>(number->get<int64_t>(), 0, kLargest);
@@ -60,10 +60,11 @@ absl::StatusOr<TracePart> ReadTracePart(const std::string& path) {
   return part;
 }
 
-// The whole number behind a key, of which the first in a line is the event's own: names come later.
+// The number that follows the first occurrence of `key` in a line; the event's own keys come before any name that could
+// contain them.
 struct FoundNumber {
   int64_t value;
-  size_t begin, end;  // in the line
+  size_t begin, end;  // its digits in the line
 };
 std::optional<FoundNumber> NumberBehind(std::string_view key, std::string_view line) {
   const size_t found = line.find(key);
@@ -76,7 +77,7 @@ std::optional<FoundNumber> NumberBehind(std::string_view key, std::string_view l
   return number;
 }
 
-// Text that goes to a new file in pieces.
+// Writes text to a new file in large pieces.
 class PieceWriter {
  public:
   explicit PieceWriter(DurableFile& file) : file_(file) {}
@@ -95,7 +96,8 @@ class PieceWriter {
   std::string pending_;
 };
 
-// The events of the part that was at `path`, `later_us` later than it has them; `ranks` are those that it names.
+// Writes the events of the part that was at `path`, their times shifted by `later_us` microseconds; adds the ranks that
+// it names to `ranks`.
 absl::Status AddEvents(const std::string& path, const TracePart& part, int64_t later_us, bool& first,
                        std::set<int64_t>& ranks, PieceWriter& writer) {
   std::string_view rest = std::string_view(part.text).substr(part.begin, part.end - part.begin);
@@ -163,7 +165,7 @@ absl::StatusOr<JoinedTrace> ReplaceTrace(const PartsByPath& parts, const std::st
   return written;
 }
 
-// Also what a worker that died was writing.
+// Removes a part, and the temporary file that a worker leaves if it dies while writing it.
 void RemovePart(const std::string& path) {
   unlink(path.c_str());
   unlink(absl::StrCat(path, ".tmp").c_str());
@@ -201,7 +203,7 @@ std::string TraceParts::End() {
   return "";
 }
 
-// "steps 7-10", or "steps 9-10 of 7-10" of a run that has resumed in between.
+// "steps 7-10", or "steps 9-10 of 7-10" if the run resumed in between.
 std::string TraceParts::StepsText() const {
   const std::string asked = absl::StrCat(first_, "-", last_);
   if (first_done_ <= first_) return absl::StrCat("steps ", asked);

@@ -1,4 +1,4 @@
-// The parts of a trace, one of each worker (worker/trainer/step_trace.h), joined into the file that people open.
+// Joins the parts of a trace, one per worker (worker/trainer/step_trace.h), into the file that people open.
 #ifndef ZEROFLEET_CLI_REPORT_TRACE_PARTS_H_
 #define ZEROFLEET_CLI_REPORT_TRACE_PARTS_H_
 
@@ -14,29 +14,29 @@
 
 namespace zerofleet::cli {
 
-// One of them, as text: as the values that it stands for it would take ten times the memory.
+// One worker's part, kept as text: parsed, it would take ten times the memory.
 struct TracePart {
   std::string text;
-  size_t begin = 0, end = 0;  // of the lines of events in it, each but the last with a comma
+  size_t begin = 0, end = 0;  // the range of its event lines, each but the last with a comma
   int64_t origin_unix_us = 0, dropped = 0;
 };
 
 class TraceParts {
  public:
-  // `file` will hold steps `first` to `last`; workers write `parts`, of which none is left from an earlier run.
-  // InvalidArgument if the file cannot be written, or is none that may be replaced (ReplaceableFile).
+  // `file` will hold steps `first` to `last`; workers write the files `parts`. Removes parts that an earlier run has
+  // left. InvalidArgument if `file` cannot be written, or is none that may be replaced (ReplaceableFile).
   static absl::StatusOr<TraceParts> Begin(std::string file, int64_t first, int64_t last,
                                           std::vector<std::string> parts);
 
-  // The run has done a step: after the one behind the last that is traced, the parts that have come are joined. They
-  // are removed then, since they are where checkpoints need the room. A line about it for people; empty if there is
-  // nothing to say.
+  // To be called after each step of the run. After the step that follows the last traced one, joins the parts that
+  // exist and removes them, since they take room that checkpoints need. Returns a line about it for people; empty if
+  // there is nothing to say.
   std::string StepDone(int64_t step);
-  // At the run's end: what has come since is joined, too, and what could not be written before is tried again. A line
-  // also where the run has not come to the steps.
+  // To be called at the run's end: joins parts that have come since, and tries again to write a file that could not be
+  // written before. Returns a line also if the run did not reach the traced steps.
   std::string End();
 
-  // After End: ResourceExhausted or DataLoss, in one line, if the file does not hold what the run has traced.
+  // After End: ResourceExhausted or DataLoss, in one line, if the file does not contain all that the run has traced.
   const absl::Status& status() const { return status_; }
 
  private:
@@ -49,10 +49,10 @@ class TraceParts {
   std::string file_;
   int64_t first_, last_;
   std::vector<std::string> parts_;
-  int64_t first_done_ = 0;                   // the first of them that this run has done; 0: none
+  int64_t first_done_ = 0;                   // the first traced step that this run has done; 0: none
   bool last_done_ = false, written_ = true;  // `file_` has all of `taken_`
   absl::Status status_;
-  std::map<std::string, TracePart> taken_;  // by path; the newest of each
+  std::map<std::string, TracePart> taken_;  // by path; each part's newest version
 };
 
 }  // namespace zerofleet::cli

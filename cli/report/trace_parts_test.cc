@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// As StepTrace::Json writes it.
+// A part in the form that StepTrace::Json writes.
 std::string PartOf(int rank, int64_t origin, const std::string& began) {
   return absl::StrCat(R"({"displayTimeUnit":"ms","otherData":{"dropped":)", rank, R"(,"origin_unix_us":)", origin,
                       "},\n\"traceEvents\":[\n", R"({"ph":"M","pid":)", rank,
@@ -43,7 +43,7 @@ class TracePartsTest : public testing::Test {
 
 TEST_F(TracePartsTest, JoinsWhatThereIs) {
   constexpr int64_t kToday = 1'800'000'000'000'000;
-  Write(1, PartOf(1, 5, "0.000"));  // of an earlier run
+  Write(1, PartOf(1, 5, "0.000"));  // left by an earlier run
   ASSERT_TRUE(WriteFileAtomically(parts_[1] + ".tmp", "of a worker that died over it").ok());
   TraceParts parts = TraceParts::Begin(file_, 3, 4, parts_).value();
   EXPECT_FALSE(FileExists(parts_[1] + ".tmp"));
@@ -61,7 +61,7 @@ TEST_F(TracePartsTest, JoinsWhatThereIs) {
   EXPECT_EQ(file["traceEvents"][3]["ts"], 0.001);
   EXPECT_EQ(file["traceEvents"][3]["name"], "\"ts\":5");
   EXPECT_EQ(parts.StepDone(5), "");
-  // A recovery has done the steps again on one of them.
+  // A recovery has repeated the steps, and one worker has written its part again.
   Write(1, PartOf(1, kToday + 1000, "0.001"));
   EXPECT_NE(parts.End(), "");
   file = File();
@@ -93,7 +93,7 @@ TEST_F(TracePartsTest, RefusesWhatCannotBeWritten) {
     EXPECT_THAT(std::string(TraceParts::Begin(other, 1, 1, {}).status().message()),
                 HasSubstr("is not a regular file, and would be replaced"));
   }
-  // What was there when the run began may be something else when it ends.
+  // The file's path may turn into a directory while the run goes on.
   TraceParts parts = TraceParts::Begin(file_, 1, 1, parts_).value();
   Write(0, PartOf(0, 5, "0.000"));
   ASSERT_TRUE(CreateDirectories(file_).ok());
