@@ -6,7 +6,7 @@
 namespace zerofleet::cli {
 namespace {
 
-constexpr double kChildPollSeconds = 1;  // the end of a child interrupts it
+constexpr double kChildPollSeconds = 1;  // the end of a child cuts the wait short
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// A child that is waited for in the foreground: what stops this process stops it.
+// Waits in the foreground for a child; signals that stop this process also stop the child.
 #ifndef ZEROFLEET_CLI_LAUNCHER_AWAIT_CHILD_H_
 #define ZEROFLEET_CLI_LAUNCHER_AWAIT_CHILD_H_
 
@@ -9,7 +9,7 @@ namespace zerofleet::cli {
 
 struct ChildEnd {
   int exit_code = 0;    // 128 plus the signal if one killed it
-  int stop_signal = 0;  // the first that came meanwhile, 0 if none
+  int stop_signal = 0;  // the first stop signal received meanwhile, 0 if none
 };
 
 // Waits until `child` has ended. Each signal that stops this process is passed on to it: it has a process group of its

@@ -21,7 +21,7 @@ class AwaitChildTest : public testing::Test {
     pthread_sigmask(SIG_BLOCK, nullptr, &before_);
     signals_ = std::make_unique<StopSignals>();
   }
-  // The ends of children are signals, too, which tests after these must not find.
+  // The end of a child is also a signal, which later tests must not find pending.
   ~AwaitChildTest() override {
     while (signals_->Wait(0) != 0) {
     }
@@ -34,7 +34,7 @@ class AwaitChildTest : public testing::Test {
 
 TEST_F(AwaitChildTest, ASignalIsPassedOn) {
   for (const int signal : {SIGINT, SIGTERM}) {
-    // It ends by itself, with 9, if no signal comes.
+    // The child ends by itself with exit code 9 if no signal comes.
     const auto child = StartShell(
         "trap 'exit 7' INT TERM; echo ready; i=0; while [ $i -lt 200 ]; do sleep 0.05; i=$((i+1)); done; exit 9");
     ASSERT_EQ(child->ReadLine(/*timeout_seconds=*/60).value(), "ready");

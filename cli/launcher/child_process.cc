@@ -71,7 +71,7 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(std::string na
     return log.status();
   }
   const int64_t log_begin = lseek(log->descriptor, 0, SEEK_END);
-  // An interpreter finds its own files by the name that it is called by.
+  // An interpreter finds its own files by the path in argv[0].
   std::vector<std::string> texts = {command.words.empty() ? "zerofleet" : command.program},
                            environment = ChildEnvironment();
   texts.insert(texts.end(), command.words.begin(), command.words.end());
@@ -81,7 +81,7 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(std::string na
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, log->descriptor, STDERR_FILENO);
-  // Last: any descriptor with this number has been copied to its destination by now.
+  // Must be last: by now any descriptor that has this number has been copied to its destination.
   if (file != nullptr) {
     posix_spawn_file_actions_adddup2(&actions, file->descriptor(), InheritedFile::kChildDescriptor);
   }
@@ -102,7 +102,8 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(std::string na
   return std::unique_ptr<ChildProcess>(new ChildProcess(std::move(name), *std::move(log), log_begin, out[0], pid));
 }
 
-// Whoever removes the logs of a run that goes on wants room, not the run's end.
+// Whoever removes the logs of a run in progress wants room, not the end of the run, so a missing directory is created
+// again.
 absl::StatusOr<ChildProcess::Log> ChildProcess::OpenLog(const std::string& name, const std::string& path) {
   constexpr int kAppend = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC;
   if (path.empty()) return Log{fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0), "", ""};

@@ -15,8 +15,8 @@
 
 namespace zerofleet::cli {
 
-// What a process of ours is started with: the executable, and the words before the subcommand. Not this executable
-// where Python has loaded us (python/).
+// How to start another process of ours: the executable, and the words before the subcommand. Where Python has loaded us
+// (python/), the executable is the interpreter.
 struct ProcessCommand {
   std::string program = "/proc/self/exe";
   std::vector<std::string> words;
@@ -24,11 +24,11 @@ struct ProcessCommand {
 
 class ChildProcess {
  public:
-  // Starts `command` with `arguments`, in a process group of its own, its stderr appended to `log_path`
-  // (empty: this process's own), its stdout to a pipe. It is killed when the calling thread dies, and by the
-  // destructor. `name` is for messages. The child inherits `file`, if there is one. Where `log_path` cannot be opened
-  // although its directory is made anew, the log is in this process's memory (log_note says why). On an error nothing
-  // was started, and later it may be.
+  // Starts `command` with `arguments` in a process group of its own, with its stderr appended to `log_path` (empty: to
+  // this process's stderr) and its stdout sent to a pipe. The child is killed when the calling thread dies, and by the
+  // destructor. `name` is for messages. The child inherits `file`, if there is one. Creates the log's directory again
+  // if it is gone; if `log_path` cannot be opened all the same, the log is kept in this process's memory (log_note says
+  // why). On an error nothing was started, and another attempt may succeed.
   static absl::StatusOr<std::unique_ptr<ChildProcess>> Start(std::string name,
                                                              const std::vector<std::string>& arguments,
                                                              const std::string& log_path,
@@ -40,15 +40,15 @@ class ChildProcess {
 
   const std::string& name() const { return name_; }
   pid_t pid() const { return pid_; }
-  // ", its log is PATH", or nothing if that is not a file that others can read.
+  // ", its log is PATH"; empty if the log is not a file that others can read.
   std::string LogText() const;
-  // Why the log is in memory; empty if it is not.
+  // Why the log is kept in memory; empty if it is in a file.
   const std::string& log_note() const { return log_note_; }
 
   // The first line the process prints on stdout. Unavailable if it ends first, DeadlineExceeded if it takes longer.
   absl::StatusOr<std::string> ReadLine(double timeout_seconds);
 
-  // Keeps the log below twice `most_bytes`: its contents move to LOG.1, replacing what was there. A line that is
+  // Moves the contents of a log that is larger than `most_bytes` to LOG.1, replacing what was there. A line that is
   // written meanwhile may be lost.
   void BoundLog(int64_t most_bytes);
 
@@ -59,7 +59,7 @@ class ChildProcess {
   void End();             // Kill, and wait until it has ended
   bool killed_by_us() const { return killed_by_us_; }
 
-  // Once it has ended: the signal that killed it, 0 if none; its exit code.
+  // Valid once the process has ended: the signal that killed it (0 if none), and its exit code.
   int signal() const;
   int exit_code() const;
 
@@ -69,7 +69,7 @@ class ChildProcess {
  private:
   struct Log {
     int descriptor;
-    std::string path;  // by which this process reads it
+    std::string path;  // the path by which this process reads it
     std::string note;
   };
   static absl::StatusOr<Log> OpenLog(const std::string& name, const std::string& path);
@@ -77,8 +77,8 @@ class ChildProcess {
   ChildProcess(std::string name, Log log, int64_t log_begin, int stdout_pipe, pid_t pid);
 
   const std::string name_, log_path_, log_note_;
-  const int log_in_memory_;  // its descriptor, or -1
-  int64_t log_begin_;        // of this process's part, bytes
+  const int log_in_memory_;  // the log's descriptor if it is in memory, otherwise -1
+  int64_t log_begin_;        // offset in bytes at which this process's part of the log begins
   const int stdout_pipe_;
   const pid_t pid_;
   std::optional<int> wait_status_;

@@ -21,7 +21,7 @@ void AwaitEnd(ChildProcess& child) {
   while (!child.HasEnded()) std::this_thread::yield();
 }
 
-// What the killed child runs: never as a test of its own.
+// The body of the child that is killed; never a test of its own.
 TEST(ChildProcessBody, DISABLED_Waits) {
   write(STDOUT_FILENO, "\nready\n", 7);
   pause();
@@ -64,7 +64,7 @@ TEST(ChildProcess, FindsTheErrorLineOfItsOwnPartOfTheLog) {
   unlink(path.c_str());
 }
 
-// What a child with something to complain of runs.
+// The body of a child that ends with an error message.
 TEST(ChildProcessBody, DISABLED_Complains) {
   const std::string line = "zerofleet: there is no such thing\n";
   EXPECT_EQ(write(STDERR_FILENO, line.data(), line.size()), static_cast<ssize_t>(line.size()));
@@ -97,7 +97,7 @@ TEST(ChildProcess, WithNoPlaceForItsLogKeepsItInMemory) {
   EXPECT_EQ((*child)->log_note(), "complainer has no log but in memory: " + file + "/worker-0.log: Not a directory");
   EXPECT_EQ((*child)->LogText(), "");
   EXPECT_EQ((*child)->ErrorLine(), "there is no such thing");
-  (*child)->BoundLog(1);  // as a file's
+  (*child)->BoundLog(1);  // empties the log as if it were a file
   EXPECT_EQ((*child)->ErrorLine(), "");
   unlink(file.c_str());
 }

@@ -25,7 +25,7 @@ void EndNow(int) {
   _exit(alarm_exit_code);
 }
 
-// For a process that cannot start another thread: a kernel timer.
+// Sets a kernel timer, for a process that cannot start another thread.
 void ArmAlarm(const std::string& line, int exit_code, absl::Duration limit) {
   alarm_line_bytes = line.copy(alarm_line, sizeof(alarm_line));
   alarm_exit_code = exit_code;

@@ -2,8 +2,8 @@
 //
 // When a run is lost, a worker aborts its collectives, frees its memory and leaves. On a GPU each of these waits for
 // the device, and a device whose kernels hang keeps the process alive forever, and with it the pod or the shell that
-// waits for it. The launcher has one too: a process that may start no more threads, or has no memory left, can wait
-// forever for parts of libraries that never started.
+// waits for it. The launcher needs a watchdog too: in a process that may start no more threads, or has no memory left,
+// libraries can wait forever for threads of theirs that never started.
 #ifndef ZEROFLEET_CLI_LAUNCHER_EXIT_WATCHDOG_H_
 #define ZEROFLEET_CLI_LAUNCHER_EXIT_WATCHDOG_H_
 
@@ -24,8 +24,9 @@ class ExitWatchdog {
   ExitWatchdog(const ExitWatchdog&) = delete;
   ExitWatchdog& operator=(const ExitWatchdog&) = delete;
 
-  // Unless this object is gone within the limit, the process prints `reason` and ends with its exit code. Only the
-  // first call counts. Any thread; if no thread can be started for it, a timer's signal does it.
+  // Unless this object is destroyed within the limit, the process prints `reason` and ends with its exit code. Only the
+  // first call counts. May be called from any thread. If no thread can be started for the watch, a timer's signal ends
+  // the process.
   void Arm(const absl::Status& reason);
 
  private:

@@ -33,7 +33,7 @@ class Follower {
         RestartCoordinator(watcher);
         all_ended = false;
       }
-      // A stream breaks where this machine stands still for a while; the workers' streams do, too, and they go on.
+      // A stream also breaks if this machine is suspended for a while. So do the workers' streams, but the run goes on.
       if (watcher.ended() && !record_.end && absl::IsUnavailable(watcher.status()) &&
           options_.fleet.CoordinatorRuns()) {
         watcher.Again();
@@ -46,7 +46,7 @@ class Follower {
       } else if (record_.end) {
         SetDeadline(kEndSeconds);
       } else {
-        deadline_ = 0;  // what had failed was replaced
+        deadline_ = 0;  // whatever failed has been replaced
       }
       if (deadline_ > 0 && options_.clock.MonotonicSeconds() > deadline_) options_.fleet.KillAll();
     }
@@ -63,7 +63,7 @@ class Follower {
 
   void RestartCoordinator(RunWatcher& watcher) {
     const double now = options_.clock.MonotonicSeconds();
-    // A worker that is gone, too, is found by those who come back.
+    // A worker that is also gone is found by the others once they have returned to the coordinator.
     deadline_ = now + kGraceSeconds + coordinator::AdoptionSeconds(options_.restart);
     if (!coordinator_start_.Due(now)) return;
     if (!coordinator_start_.waiting()) options_.progress.Note("the coordinator was killed; starting it again");
@@ -93,7 +93,7 @@ class Follower {
     if (event.has_lost()) Replace(event.lost());
   }
 
-  // While the run goes on; before it has begun, a worker that fails ends it.
+  // Only while the run goes on: a worker that fails before it has begun ends it.
   void ReplaceUnknown() {
     const bool goes_on = record_.start && !record_.end && !record_.failure;
     if (!goes_on || killed_ || stop_signal_ != 0) return;
@@ -123,11 +123,11 @@ class Follower {
     TellStop();
   }
 
-  // A coordinator that was started again hears of it once it has found the fleet: before, it would end a run that it
-  // takes for one that never began.
+  // A restarted coordinator is asked to stop only once it has found its fleet: before, it would take the run for one
+  // that never began, and end it.
   void TellStop() {
     if (starting_again_ || options_.fleet.CoordinatorWasKilled()) return;
-    // If the coordinator is gone, the children's exits show it.
+    // An error is ignored: if the coordinator is gone, the children's exits show it.
     options_.fleet.coordinator()
         .Stop(absl::StrCat("the launcher received ", SignalName(stop_signal_)), kStopCallSeconds)
         .IgnoreError();
@@ -151,7 +151,7 @@ class Follower {
           absl::StrCat("zerofleet: killed by a second ", SignalName(stop_signal_), record_.CheckpointText()));
       return stopped_code;
     }
-    // Who is killed once the run's end is told has nothing left to do.
+    // A process that is killed after the run's end has nothing left to do.
     if (record_.end && !options_.fleet.HasFaultyChild()) {
       if (options_.report != nullptr) ZF_RETURN_IF_ERROR(options_.report->status());
       if (options_.tensorboard != nullptr) ZF_RETURN_IF_ERROR(options_.tensorboard->status());
@@ -167,7 +167,7 @@ class Follower {
   RunRecord& record_;
   int stop_signal_ = 0;
   bool killed_ = false;
-  bool starting_again_ = false;  // a coordinator that has not told of its fleet yet
+  bool starting_again_ = false;  // a restarted coordinator has not yet reported a start
   int64_t coordinator_restarts_ = 0;
   StartRetry coordinator_start_;
   bool may_restart_ = true;

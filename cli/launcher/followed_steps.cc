@@ -19,7 +19,7 @@ namespace {
 
 constexpr absl::Duration kEventPoll = absl::Milliseconds(10);
 
-// Steps around a recovery would be none to follow.
+// Switches recoveries off: steps around one would not be worth following.
 v1::Config WithoutRecovery(v1::Config config) {
   config.mutable_restart()->set_max_per_rank(0);
   config.mutable_restart()->set_spares(0);
@@ -46,7 +46,7 @@ absl::Status FollowSteps(const StepsToFollow& steps, StopSignals& signals,
   double deadline = 0;
   while (!enough && !ended && signals.First() == 0) {
     absl::SleepFor(kEventPoll);
-    ended = watcher.ended();  // asked before the events are taken: none can follow
+    ended = watcher.ended();  // read before the events are taken, so that none can be missed
     for (const v1::Event& event : watcher.Take()) {
       record.Add(event);
       enough = enough || !goes_on(event);

@@ -18,9 +18,9 @@ struct StepsToFollow {
   int metrics_port = 0;
 };
 
-// Calls `goes_on` with every event of the run, in order, until it returns false; `at_the_end`, if any, is then called
-// before the fleet is ended. A lost worker, for which nobody starts another, is an error that names it. Cancelled by a
-// signal, ResourceExhausted where too few threads or files are allowed.
+// Runs the fleet and calls `goes_on` with every event, in order, until it returns false; then calls `at_the_end`, if
+// set, and ends the fleet. Workers are not replaced: losing one is an error that names it. Cancelled by a signal;
+// ResourceExhausted if limits allow too few threads or files.
 absl::Status FollowSteps(const StepsToFollow& steps, StopSignals& signals,
                          const std::function<bool(const v1::Event&)>& goes_on,
                          const std::function<absl::Status()>& at_the_end = {});

@@ -1,4 +1,4 @@
-// A small file in memory that a child process inherits: for data that should be neither on disk nor in an argument.
+// A small file in memory that a child process inherits, for data that should be neither on disk nor in an argument.
 #ifndef ZEROFLEET_CLI_LAUNCHER_INHERITED_FILE_H_
 #define ZEROFLEET_CLI_LAUNCHER_INHERITED_FILE_H_
 

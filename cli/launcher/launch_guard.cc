@@ -24,9 +24,9 @@ constexpr int kFleetExitCode = 4;
 constexpr rlim_t kFilesOfAServer = 65'536;
 // Roughly the number that gRPC and UCX start in each process.
 constexpr int kThreadsPerProcess = 16, kMostThreadsTried = 256;
-// Seen: the smallest worker dies of 1.05 GiB, in an allocation of one library or another, and lives with 1.15.
+// Measured: with a limit of 1.05 GiB the smallest worker dies in an allocation of some library, with 1.15 GiB it runs.
 constexpr rlim_t kLeastAddresses = rlim_t{1} << 30;
-// Seen: 32 of a worker and 20 of a coordinator of 2 workers, before a save.
+// Measured with 2 workers, before a save: 32 files in a worker, 20 in the coordinator.
 constexpr int kFilesPerProcess = 64, kFilesPerPeer = 8;
 
 [[noreturn]] void LeaveNow(const std::string& what, int exit_code) {

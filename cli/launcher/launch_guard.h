@@ -1,5 +1,5 @@
-// What may go wrong before the launcher's loop runs: too few threads or open files allowed, a start that never ends, a
-// signal meanwhile.
+// Guards the time before the launcher's loop runs: against limits that allow too few threads or open files, a start
+// that never ends, and signals.
 #ifndef ZEROFLEET_CLI_LAUNCHER_LAUNCH_GUARD_H_
 #define ZEROFLEET_CLI_LAUNCHER_LAUNCH_GUARD_H_
 
@@ -12,25 +12,25 @@
 
 namespace zerofleet::cli {
 
-// Starts that many threads at once and ends them. ResourceExhausted if the limit on processes or memory does not allow
-// it: libraries that cannot start their threads wait forever.
+// Starts `threads` threads at once and ends them. ResourceExhausted if the limit on processes or memory does not allow
+// it: libraries that cannot start their threads would wait forever.
 absl::Status CheckRoomForThreads(int threads);
 
-// Lets this process and its children open that many files at once. ResourceExhausted if the limit on them cannot be
-// raised so far.
+// Lets this process and its children have `files` files open at once. ResourceExhausted if the limit cannot be raised
+// that far.
 absl::Status MakeRoomForFiles(int files);
 
-// Both, for the launcher, the coordinator and as many workers; and ResourceExhausted if a process may have fewer
-// addresses than any takes, since libraries die of that each in its own way.
+// Applies both to a fleet of the launcher, the coordinator and `workers` workers. Also ResourceExhausted if the limit
+// on address space is below what any of these processes takes, since each library fails in its own way then.
 absl::Status MakeRoomForFleet(int workers);
 
 // Lets this process open as many files as its hard limit allows, up to 65,536: each client of a server takes one, and
-// the soft limit is 1,024 under many runtimes. What was raised is left to children.
+// the soft limit is 1,024 under many runtimes. Children inherit the raised limit.
 void MakeRoomForClients();
 
-// For as long as it lives, the stop signals, blocked in all other threads, end this process at once with 130 or 143,
-// and so does the time limit, with 4. Children of the launcher die with it. Throws std::system_error if its thread
-// cannot be started.
+// While it exists, a stop signal (they are blocked in all other threads) ends this process at once with exit code 130
+// or 143, and the time limit ends it with 4. Children of the launcher die with it. Throws std::system_error if its
+// thread cannot be started.
 class LaunchGuard {
  public:
   LaunchGuard(absl::Duration limit, const StopSignals& signals);
@@ -44,7 +44,7 @@ class LaunchGuard {
   const absl::Duration limit_;
   const StopSignals& signals_;
   absl::Notification done_;
-  std::thread thread_;  // last: it uses the others
+  std::thread thread_;  // declared last: it uses the other members
 };
 
 }  // namespace zerofleet::cli

@@ -69,7 +69,8 @@ TEST(LaunchGuardDeathTest, RoomForThreadsIsFoundOutBeforehand) {
   EXPECT_TRUE(CheckRoomForThreads(8).ok());
 }
 
-// Exit code 3 and the message if there is no room for 80 files, else 0; `most` is the limit that can't be raised.
+// Exits with 3 and the message if there is no room for 80 files, otherwise with 0. `allowed` is the soft limit, `most`
+// the hard one.
 [[noreturn]] void OpensFiles(rlim_t allowed, rlim_t most) {
   const rlimit limit = {allowed, most};
   setrlimit(RLIMIT_NOFILE, &limit);

@@ -25,12 +25,12 @@ namespace {
 
 constexpr double kUsualStartSeconds = 30;
 constexpr double kStatusSeconds = 2;
-constexpr double kNoticeSeconds = 1;  // for the coordinator to notice that a worker has ended
+constexpr double kNoticeSeconds = 1;  // time for the coordinator to notice that a worker has ended
 constexpr int kFleetLostExitCode = 4;
 constexpr char kListening[] = "listening on ";
 constexpr int64_t kMostLogBytes = 8 << 20;
 
-// The launcher shows the progress; children authenticate with its token.
+// Children are quiet, since the launcher shows the progress, and authenticate with its token.
 void AddCommon(std::vector<std::string>& arguments) {
   arguments.insert(arguments.end(), {"--quiet", "--token-file", InheritedFile::kPath});
 }
@@ -49,7 +49,8 @@ void AddMetrics(int port, std::vector<std::string>& arguments) {
   arguments.insert(arguments.end(), {"--metrics-port", absl::StrCat(port), "--metrics-listen", kLoopback});
 }
 
-// Libraries that may have no more memory end a process by a signal, and say nothing of a limit.
+// A hint at the limit on address space: libraries that cannot get more memory may end the process with a signal,
+// without a word about a limit. Empty for other signals, or without a limit.
 std::string AddressLimitText(int signal) {
   rlimit limit;
   const bool may_be = signal == SIGABRT || signal == SIGSEGV || signal == SIGBUS;
@@ -171,7 +172,7 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> LocalFleet::StartWorker(int number
 absl::Status LocalFleet::ReplaceWorker(int64_t pid, double now) {
   for (size_t i = 1; i < children_.size(); ++i) {
     if (children_[i]->pid() != pid) continue;
-    children_[i]->End();  // its port is free then, and nothing of it is left that could write
+    children_[i]->End();  // frees its port, and makes sure that it writes nothing more
     return StartAgain(i, now);
   }
   return absl::NotFoundError(absl::StrCat("no worker of this fleet has process id ", pid));
@@ -299,7 +300,8 @@ void LocalFleet::LearnRanks() {
 
 absl::Status LocalFleet::Diagnosis(const RunRecord& record, const absl::Status& watch) const {
   const std::string step = record.last_step ? absl::StrCat(" after step ", record.last_step->step()) : " before step 1";
-  // Where ranks are replaced, the coordinator's line has the history that the last child's end is only a part of.
+  // Where ranks are replaced, the end of the last child is only part of the history; the coordinator's message has all
+  // of it.
   const bool replaces = options_.config.restart().max_per_rank() > 0 && children_[0]->signal() == 0;
   for (size_t i = 0; i < children_.size() && !(replaces && record.failure); ++i) {
     if (children_[i]->signal() == 0 || children_[i]->killed_by_us()) continue;

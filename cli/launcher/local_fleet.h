@@ -1,4 +1,4 @@
-// A coordinator and its workers as children of this process, on loopback and shared memory only.
+// A coordinator and its workers as children of this process, which communicate over loopback and shared memory only.
 #ifndef ZEROFLEET_CLI_LAUNCHER_LOCAL_FLEET_H_
 #define ZEROFLEET_CLI_LAUNCHER_LOCAL_FLEET_H_
 
@@ -25,27 +25,27 @@ namespace zerofleet::cli {
 struct LocalFleetOptions {
   v1::Config config;  // complete and checked
   std::string resume = "auto";
-  int metrics_port = 0;  // the coordinator's; worker i has metrics_port + 1 + i; 0 = no metrics
+  int metrics_port = 0;  // the coordinator's port; worker i has metrics_port + 1 + i; 0: no metrics
   std::string run_name = "";
-  ProcessCommand command = {};   // of the children
-  std::string trace_steps = "";  // worker's --trace-steps; empty: nothing is traced
-  bool keeps_logs = true;        // the run's directory is there when a message about the run is read
+  ProcessCommand command = {};   // how to start a child
+  std::string trace_steps = "";  // the workers' --trace-steps; empty: nothing is traced
+  bool keeps_logs = true;        // the logs will still exist when a message about the run is read
 };
 
-// The machine's cores, shared out among the workers; at least one.
+// The number of threads per worker: the machine's cores, shared equally; at least one.
 int ThreadsPerWorker(int workers);
 
-// From the first failure of a process to the end of all: the coordinator names the cause meanwhile.
+// How long the other processes get after the first one has failed, so that the coordinator can report the cause.
 inline constexpr double kGraceSeconds = 5;
 
-// How long a coordinator may take until it listens. It gives up storage that hangs by itself, and says which call: that
-// must not be cut short.
+// How long a coordinator may take until it listens. It gives up by itself on storage that hangs, with an error that
+// names the call, and must have the time for that.
 double CoordinatorStartSeconds(const v1::Config& config);
 
 class LocalFleet {
  public:
-  // Starts all processes, spares included; the coordinator answers when this returns. A child that fails is detected by
-  // Reap. `directory` outlives the fleet.
+  // Starts all processes, spares included. The coordinator answers when this returns; a worker that fails is detected
+  // by Reap. `directory` must outlive the fleet.
   static absl::StatusOr<std::unique_ptr<LocalFleet>> Start(const LocalFleetOptions& options,
                                                            const RunDirectory& directory);
 
@@ -54,40 +54,42 @@ class LocalFleet {
 
   // Makes sure that the worker with this process id is gone, and starts another in its place, with the same number, log
   // and metrics port. NotFound if no worker of this fleet has that id. After any other error nothing was started, and
-  // RetryStarts tries again.
+  // RetryStarts will try again.
   absl::Status ReplaceWorker(int64_t pid, double now);
-  // Starts what could not be started before, after a pause and for restart.form_timeout_seconds. Lines for a person.
+  // Tries again to start workers that could not be started before, with pauses, for restart.form_timeout_seconds.
+  // Returns lines for people.
   std::vector<std::string> RetryStarts(double now);
-  // Why a child's log is in memory alone, for a person; once, until it is for another reason.
+  // Says why a child's log is kept in memory, for people; empty if there is no such log, or if that was said before.
   std::string TakeLogNote();
 
-  // Replaces the workers that have ended before the coordinator knew them, and so are not lost to it, a while after
-  // their end; as often as restart.max_per_rank allows, and then no more: whether the run goes on without them is for
-  // the coordinator to say. The lines say which, for a person.
+  // Replaces workers that ended before the coordinator knew them, and which it therefore cannot report as lost; it does
+  // so a moment after their end, and restart.max_per_rank times in all. From then on such workers are given up, and the
+  // coordinator decides whether the run goes on without them. Returns lines for people that say which.
   std::vector<std::string> ReplaceUnknownWorkers(double now);
 
   bool CoordinatorRuns() const;
-  // Whether a signal ended the coordinator, not one of ours.
+  // Whether a signal ended the coordinator that this process did not send.
   bool CoordinatorWasKilled() const;
-  // Starts another coordinator in the place of one that has ended: same address, state and log. It adopts the workers,
-  // and goes on from what the run has committed.
+  // Starts another coordinator in place of one that has ended, with the same address, state and log. It adopts the
+  // workers and continues from what the run has committed.
   absl::Status RestartCoordinator();
 
-  // Collects children that have ended. True once all have.
+  // Collects children that have ended. Returns true once all have.
   bool Reap();
-  // Whether one was killed, or has ended with another exit code than 0 or that of a stop.
+  // Whether a child was killed, or ended with an exit code other than 0 or that of a stop. Does not count workers that
+  // are to be started again or are given up.
   bool HasFailure() const;
-  // Whether one has ended by a fault of its own: all of these but SIGKILL, which comes from outside.
+  // Whether a child ended by a fault of its own: any failure except SIGKILL, which comes from outside.
   bool HasFaultyChild() const;
   void KillAll();
-  // Keeps the children's logs from growing without bound; to be called now and then.
+  // Keeps the children's logs from growing without bound; to be called periodically.
   void BoundLogs();
 
-  // Learns from the coordinator which child has which rank, for messages.
+  // Asks the coordinator which child has which rank, for messages.
   void LearnRanks();
 
-  // What went wrong, from the children's exits and the run's events: never OK. A process killed without a message comes
-  // first, since everything else follows from it.
+  // What went wrong, from the children's exits and the run's events; never OK. A process that was killed comes first,
+  // since it ends without a message and everything else follows from its end.
   absl::Status Diagnosis(const RunRecord& record, const absl::Status& watch) const;
 
  private:
@@ -98,26 +100,27 @@ class LocalFleet {
   absl::Status StartCoordinator();
   absl::StatusOr<std::unique_ptr<ChildProcess>> StartWorker(int number);
   absl::Status StartAgain(size_t child, double now);
-  // Whether `is` holds for any child that is not about to be started again, and not given up.
+  // Whether `is` holds for any child, except those that are to be started again or are given up.
   bool Any(const std::function<bool(const ChildProcess&)>& is) const;
   absl::Status EarlyEnd(const absl::Status& status);
 
   const LocalFleetOptions options_;
   const RunDirectory& directory_;
   std::vector<std::unique_ptr<ChildProcess>> children_;  // the coordinator first, then the workers by number
-  std::vector<std::string> titles_;                      // of each, with its rank once known
-  std::map<int64_t, double> ended_;                      // workers that have failed, by process id: when that was seen
+  std::vector<std::string> titles_;  // one per child, for messages; with its rank once that is known
+  std::map<int64_t, double> ended_;  // workers that have failed: when that was seen, by process id
   int unknown_replaced_ = 0;
-  std::set<size_t> given_up_;            // by child: nobody takes their places; the coordinator knows who is missing
-  std::map<size_t, StartRetry> starts_;  // by child: those that have ended, and could not be started again yet
-  std::string log_note_;                 // that was told last
+  std::set<size_t> given_up_;            // children (by index) that are no longer replaced
+  std::map<size_t, StartRetry> starts_;  // children (by index) that could not be started again yet
+  std::string log_note_;                 // the last note that TakeLogNote returned
   std::string address_;
-  int64_t newest_step_ = -1;                   // committed before the run
-  std::unique_ptr<InheritedFile> token_file_;  // with the token that the children authenticate with
+  int64_t newest_step_ = -1;                   // the newest step that was committed before the run; -1: none
+  std::unique_ptr<InheritedFile> token_file_;  // contains the token with which children authenticate
   std::unique_ptr<services::OperatorClient> client_;
 };
 
-// `status`'s counterpart for a process that ended with `exit_code`: what it said, under the code that exits the same.
+// The status for a child that ended with `exit_code` and said `message`; a process that fails with this status has the
+// same exit code.
 absl::Status StatusOfExit(int exit_code, const std::string& message);
 
 }  // namespace zerofleet::cli

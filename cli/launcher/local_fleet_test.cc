@@ -1,4 +1,4 @@
-// What needs no processes; those are tests/integration's.
+// The parts that need no processes; tests/integration tests the others.
 #include "cli/launcher/local_fleet.h"
 
 #include "gtest/gtest.h"
@@ -9,7 +9,7 @@ namespace {
 TEST(LocalFleet, WaitsForTheCoordinatorLongerThanThatForItsStorage) {
   v1::Config config;
   config.mutable_restart()->set_form_timeout_seconds(300);
-  EXPECT_EQ(CoordinatorStartSeconds(config), 30);  // nothing is given up
+  EXPECT_EQ(CoordinatorStartSeconds(config), 30);  // without a stall timeout
   config.mutable_checkpoint()->set_stall_timeout_seconds(120);
   EXPECT_GT(CoordinatorStartSeconds(config), 120 + 300);
 }

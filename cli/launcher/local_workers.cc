@@ -16,7 +16,8 @@ namespace zerofleet::cli {
 namespace {
 
 constexpr double kLookSeconds = 0.2;
-// A coordinator that is started again takes a moment to answer; one that does not is taken to have ended with its run.
+// A restarted coordinator takes a moment to answer; one that does not answer within this time is assumed to have ended
+// with its run.
 constexpr double kAskSeconds = 10;
 
 class LocalWorkers {
@@ -114,7 +115,7 @@ class LocalWorkers {
   const LocalWorkersOptions& options_;
   const StopSignals& signals_;
   std::vector<Slot> slots_;
-  absl::Status failure_;  // the first
+  absl::Status failure_;  // of the first worker that failed
   int stop_signal_ = 0;
   bool killed_ = false;
 };

@@ -1,8 +1,8 @@
 // The workers of one node as children of this process (`zerofleet worker --local N`): started, started again when they
 // die, stopped together, never left behind.
 //
-// The coordinator is elsewhere, and decides what a lost rank means; here a process is only put in the place of one that
-// ended. The local launcher of `train` (local_fleet.h), which has the coordinator as a child, follows its events
+// The coordinator runs elsewhere and decides what a lost rank means; here, a process that has ended is only replaced by
+// another. The local launcher of `train` (local_fleet.h), which has the coordinator as a child, follows its events
 // instead.
 #ifndef ZEROFLEET_CLI_LAUNCHER_LOCAL_WORKERS_H_
 #define ZEROFLEET_CLI_LAUNCHER_LOCAL_WORKERS_H_
@@ -21,29 +21,30 @@ namespace zerofleet::cli {
 
 struct LocalWorkersOptions {
   int workers = 1;
-  int max_restarts = 3;  // of each
-  // The command line of worker `number`, 0 to workers - 1. Its stderr is this process's.
+  int max_restarts = 3;  // of each worker
+  // Returns the arguments of worker `number`, 0 to workers - 1. A worker shares this process's stderr.
   std::function<std::vector<std::string>(int number)> arguments;
   ProcessCommand command = {};
-  const InheritedFile* file = nullptr;  // which every child inherits
+  const InheritedFile* file = nullptr;  // inherited by every child; null: none
   // Whether the run's coordinator can be reached and has not ended the run; takes a second or two at most.
   std::function<bool()> run_goes_on;
-  std::function<void(const std::string& line)> note;  // for people
+  std::function<void(const std::string& line)> note;  // receives lines for people
   const Clock* clock = &Clock::Real();
 };
 
-// What becomes of a worker that has ended: by `signal`, or if that is 0 with `exit_code`.
+// What to do about a worker that has ended. The numbers are its exit codes.
 enum class WorkerEnd {
-  kDone,        // 0: the run has ended. Also after a stop, whatever ended it
-  kStartAgain,  // it was killed: nobody else was told
-  kAsk,         // 1, 4: it was lost, or everything is over; start it again if the run goes on
-  kFailed,      // 2, 3: another would find the same
+  kDone,        // 0: the run has ended. Also every end after a stop signal
+  kStartAgain,  // it was killed by a signal
+  kAsk,         // 1, 4: it was lost, or the run is over; start it again if the run goes on
+  kFailed,      // 2, 3: another worker would fail in the same way
 };
 WorkerEnd JudgeWorkerEnd(int signal, int exit_code, bool stopping);
 
-// Runs the workers until all have ended for good. The first signal is passed on to each of them, and none is started
-// again from then on; a second kills all at once. The exit code: 0, or that of the signal. Otherwise an error of the
-// code of the first worker that failed, or was killed more often than it may be started again.
+// Runs the workers until all have ended for good. The first stop signal is passed on to each of them, and none is
+// started again from then on; a second one kills all at once. Returns the exit code: 0, or that of the signal. If a
+// worker failed, or ended more often than it may be started again, returns an error with the code of the first such
+// worker.
 absl::StatusOr<int> RunLocalWorkers(const LocalWorkersOptions& options, const StopSignals& signals);
 
 }  // namespace zerofleet::cli

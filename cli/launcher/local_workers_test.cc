@@ -19,7 +19,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// What a child runs, never as a test of its own.
+// Bodies of the children; never tests of their own.
 TEST(LocalWorkersBody, DISABLED_EndsWith0) { _exit(0); }
 TEST(LocalWorkersBody, DISABLED_EndsWith3) { _exit(3); }
 TEST(LocalWorkersBody, DISABLED_EndsWith4) { _exit(4); }
@@ -47,13 +47,14 @@ class LocalWorkersTest : public testing::Test {
     options_.run_goes_on = [this] { return goes_on_.load(); };
     options_.note = [this](const std::string& line) { notes_.push_back(line); };
   }
-  // The next test's signals are as they were: none waits, none is blocked.
+  // Restores the signals for the next test: none is pending, none is blocked.
   ~LocalWorkersTest() override {
     while (signals_.Wait(0) != 0) {
     }
     pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
   }
-  // Worker 0 ends with these one after the other, the last of them again and again; worker 1 has done its work.
+  // Runs two workers. Worker 0 ends as `ends` says, one entry per start and the last one repeated; worker 1 ends with
+  // 0.
   absl::StatusOr<int> Run(std::vector<std::string> ends) {
     size_t started = 0;
     options_.arguments = [&](int number) {
@@ -111,7 +112,7 @@ TEST_F(LocalWorkersTest, NotWhereAnotherWouldFindTheSame) {
   EXPECT_EQ(starts_, 1);
 }
 
-// A clock that is beyond any limit at the second look.
+// A clock that has passed any limit when it is read for the second time.
 class LeapingClock : public Clock {
  public:
   absl::Time Now() const override { return absl::UnixEpoch(); }
@@ -130,7 +131,8 @@ TEST_F(LocalWorkersTest, NotOnceTheRunIsOver) {
 }
 
 TEST_F(LocalWorkersTest, ASignalIsPassedOnAndNobodyIsStartedAgain) {
-  kill(getpid(), SIGTERM);  // blocked: it waits for the loop, and the children are there before it looks
+  kill(getpid(),
+       SIGTERM);  // the signal is blocked and stays pending until the loop runs, when the children have been started
   EXPECT_EQ(Run({"WaitsForSigterm"}).value(), 143);
   EXPECT_EQ(starts_, 1);
 }

@@ -47,7 +47,7 @@ absl::Status CheckUsable(const v1::Config& config, const std::string& path, cons
   return checkpoint::CheckResumable(manifest, config, path);
 }
 
-// What a run without a checkpoint of its own begins with is there whole.
+// Checks that the checkpoint in init_from is complete: a run without a checkpoint of its own begins with it.
 absl::Status CheckInitialWeights(const v1::Config& config) {
   if (config.init_from().empty()) return absl::OkStatus();
   const absl::StatusOr<v1::CheckpointManifest> manifest = checkpoint::ReadManifest(config.init_from());
@@ -80,7 +80,7 @@ std::string MixtureText(const v1::Config& config, const trainer::DataFeed& feed,
   return absl::StrJoin(parts, ", ");
 }
 
-// A dataset in Python.
+// The line about a dataset that is in Python.
 std::string ForeignDataLine(const v1::Config& config) {
   const double samples = coordinator::SequencesInAll(config.batch(), static_cast<double>(config.steps()));
   std::string line = absl::StrCat(

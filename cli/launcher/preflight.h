@@ -15,35 +15,34 @@
 
 namespace zerofleet::cli {
 
-// This machine has the configuration's device, and the collectives can serve it. FailedPrecondition otherwise; nothing
-// is set up on the device.
+// Checks that this machine has the configuration's device, and that the collectives support it; FailedPrecondition
+// otherwise. Sets up nothing on the device.
 absl::Status CheckDevice(const v1::Config& config);
 
-// The training and the validation files open and contain samples; what was recognised, a line each. Text is tokenized
-// here, into checkpoint.dir, where workers find it; what takes a while says so. Cancelled once `cancelled` returns
-// true.
+// Checks that the training and the validation files can be opened and contain samples. Returns a line on each that says
+// what was recognised. Tokenizes text into checkpoint.dir, where workers find it, and shows progress if that takes a
+// while. Cancelled once `cancelled` returns true.
 absl::StatusOr<std::string> CheckDataFiles(const v1::Config& config, std::ostream& progress, const Terminal& terminal,
                                            const std::function<bool()>& cancelled);
 
-// How many samples data.train has. Text is tokenized as by CheckDataFiles, of which `progress` is told.
+// The number of samples in data.train. Tokenizes text as CheckDataFiles does, with the same progress.
 absl::StatusOr<int64_t> CountTrainingSamples(const v1::Config& config, std::ostream& progress, const Terminal& terminal,
                                              const std::function<bool()>& cancelled);
 
-// Every id of the data is below the vocabulary; what passes is remembered in checkpoint.dir, where workers find it. A
-// check that takes a while prints a line. DataLoss naming file, position and id; Cancelled once `cancelled` returns
-// true.
+// Checks that every token id in the data is below the vocabulary size. Files that pass are remembered in
+// checkpoint.dir, where workers find that. A check that takes a while prints a line. DataLoss naming file, position and
+// id; Cancelled once `cancelled` returns true.
 absl::Status CheckTokenIds(const v1::Config& config, std::ostream& progress, const std::function<bool()>& cancelled);
 
-// What is known of a run's start from its checkpoints alone.
+// What the checkpoints alone say about a run's start.
 struct ResumeCheck {
   // The step directory in checkpoint.dir that already contains the last configured step: nothing is left to do. Empty
   // otherwise.
   std::string finished;
 };
 
-// Checks that what `--resume` (auto, none or the path of a step directory) asks for can be done, and that the run
-// will not write over anything committed. InvalidArgument, or OutOfRange for a checkpoint of another model or
-// optimizer.
+// Checks that the run can start as `resume` requests (auto, none or the path of a step directory), and that it will not
+// overwrite anything committed. InvalidArgument, or OutOfRange for a checkpoint of another model or optimizer.
 absl::StatusOr<ResumeCheck> CheckResume(const v1::Config& config, const std::string& resume);
 
 // Holds a checkpoint directory for one run on this machine.
@@ -53,10 +52,10 @@ class RunDirectory {
   // FailedPrecondition if another launcher holds it; the run's coordinator locks the checkpoints in it
   // (CheckpointStore).
   static absl::StatusOr<std::unique_ptr<RunDirectory>> Hold(const std::string& dir);
-  std::string state_dir() const;    // the coordinator's
+  std::string state_dir() const;    // for the coordinator's state
   std::string config_path() const;  // the complete configuration, as the coordinator reads it
   std::string log_path(const std::string& process) const;
-  std::string trace_path(int worker) const;  // its part of a trace, until it is joined
+  std::string trace_path(int worker) const;  // the worker's part of a trace, until the parts are joined
 
  private:
   RunDirectory(std::string dir, std::unique_ptr<DirectoryLock> lock) : dir_(std::move(dir)), lock_(std::move(lock)) {}

@@ -61,13 +61,13 @@ TEST(Preflight, CountsTheSamplesOfAnEpoch) {
   config.mutable_model()->set_context(100);
   config.mutable_model()->set_vocab(256);
   config.mutable_data()->add_train(text);
-  config.mutable_data()->add_validation("/no/such.txt");  // not of an epoch
+  config.mutable_data()->add_validation("/no/such.txt");  // not part of an epoch
   std::ostringstream progress;
   const absl::StatusOr<int64_t> samples = CountTrainingSamples(config, progress, {}, nullptr);
   ASSERT_TRUE(samples.ok()) << samples.status();
   EXPECT_EQ(*samples, 10);
   EXPECT_TRUE(RemoveTree(text).ok());
-  // A dataset in Python is counted there.
+  // A dataset in Python is counted in Python.
   config.mutable_model()->set_torch("task:task");
   EXPECT_EQ(CountTrainingSamples(config, progress, {}, nullptr).status().message(),
             "epochs: need the dataset of model.torch, which is not read here; give steps");

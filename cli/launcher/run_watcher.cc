@@ -8,8 +8,8 @@
 namespace zerofleet::cli {
 namespace {
 
-constexpr absl::Duration kWatchAgainSeconds = absl::Seconds(30);  // for a coordinator that was started again to answer
-constexpr double kWatchAgainSliceSeconds = 0.1;                   // how soon the end of waiting for it is noticed
+constexpr absl::Duration kWatchAgainSeconds = absl::Seconds(30);  // how long a coordinator may take to answer
+constexpr double kWatchAgainSliceSeconds = 0.1;                   // how soon the end of that wait is noticed
 
 }  // namespace
 

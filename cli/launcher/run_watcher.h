@@ -1,4 +1,4 @@
-// The coordinator's events, received on a thread of its own, for a loop that has signals and children to look after.
+// Receives the coordinator's events on a thread of its own, for a loop that also handles signals and children.
 #ifndef ZEROFLEET_CLI_LAUNCHER_RUN_WATCHER_H_
 #define ZEROFLEET_CLI_LAUNCHER_RUN_WATCHER_H_
 
@@ -16,18 +16,18 @@ namespace zerofleet::cli {
 
 class RunWatcher {
  public:
-  explicit RunWatcher(services::OperatorClient& client);  // which outlives it
+  explicit RunWatcher(services::OperatorClient& client);  // must outlive the watcher
   ~RunWatcher();
 
-  // A coordinator is there, or was started: follows it once the stream of the one before has ended, for as long as one
-  // may take to answer. Another one tells some events again.
+  // To be called when a coordinator is running that may answer: once the current stream has ended, follows the
+  // coordinator again, waiting for it up to 30 seconds. A restarted coordinator repeats some events.
   void Again();
-  // No coordinator is left that could answer.
+  // To be called when no coordinator is left that could answer: stops waiting for one.
   void GiveUp();
 
-  std::vector<v1::Event> Take();  // those received since the last call, in order
-  bool ended() const;             // no more will come
-  absl::Status status() const;    // of the stream, once it has ended
+  std::vector<v1::Event> Take();  // the events received since the last call, in order
+  bool ended() const;             // no more events will come
+  absl::Status status() const;    // how the stream ended, once it has
 
  private:
   void Watch();
@@ -41,7 +41,7 @@ class RunWatcher {
   bool leaving_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Time again_until_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
-  std::thread thread_;  // last: it uses the others
+  std::thread thread_;  // declared last: it uses the other members
 };
 
 }  // namespace zerofleet::cli

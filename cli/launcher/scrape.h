@@ -1,7 +1,7 @@
 // A process's Prometheus metrics as numbers: what `zerofleet bench` reads from the workers it has started.
 //
-// By hand, since it is one GET of a page that a worker of our own serves on loopback: an HTTP client library would be
-// linked into every executable for this alone.
+// Written by hand, since it takes a single GET of a page that one of our own workers serves on loopback; an HTTP client
+// library would be linked into every executable for this alone.
 #ifndef ZEROFLEET_CLI_LAUNCHER_SCRAPE_H_
 #define ZEROFLEET_CLI_LAUNCHER_SCRAPE_H_
 
@@ -13,15 +13,14 @@
 
 namespace zerofleet::cli {
 
-// The series of a metrics page, labels included, as in "zerofleet_worker_memory_bytes{space=\"device\"}". Comments and
-// malformed lines are skipped.
+// The value of each series of a metrics page, by its name with labels, as in
+// "zerofleet_worker_memory_bytes{space=\"device\"}". Comments and malformed lines are skipped.
 std::map<std::string, double> ParseMetrics(absl::string_view page);
 
-// The metrics of the process that serves them on `port` of this machine. Unavailable, naming the port, when it does not
-// answer.
+// The metrics that a process serves on `port` of this machine. Unavailable, naming the port, if it does not answer.
 absl::StatusOr<std::map<std::string, double>> ScrapeMetrics(int port);
 
-// The first of `count` ports in a row that nothing listens on at the moment. Unavailable if there are none.
+// The first of `count` consecutive ports on which nothing listens at the moment. Unavailable if there are none.
 absl::StatusOr<int> FreePorts(int count);
 
 }  // namespace zerofleet::cli

@@ -5,7 +5,8 @@
 namespace zerofleet::cli {
 
 // Opens /dev/null as each of standard input, output and error that is closed. Otherwise the next file that is opened
-// gets its number, and printed text ends up in a report, a lock or a log. Called from main before anything is opened.
+// would get its number, and printed text would end up in a report, a lock or a log. To be called from main before
+// anything is opened.
 void SecureStandardDescriptors();
 
 }  // namespace zerofleet::cli

@@ -9,8 +9,8 @@
 namespace zerofleet::cli {
 namespace {
 
-// In a separate process: closes the descriptors in the set of bits, secures the three and opens a file. Exits with 0
-// if the file's number is above theirs.
+// Runs in a separate process: closes the descriptors whose bits are set in `closed`, secures all three and opens a
+// file. Exits with 0 if the file's descriptor is above 2.
 void OpensAFileWithout(int closed) {
   for (int descriptor = 0; descriptor < 3; ++descriptor) {
     if (closed & (1 << descriptor)) close(descriptor);

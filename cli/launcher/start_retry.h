@@ -1,5 +1,5 @@
-// A process that could not be started is tried again: what there is too little of (descriptors, processes, memory) may
-// be there again in a moment, and an attempt that started nothing is no loss of what it would have started.
+// Retries the start of a process. What is lacking (descriptors, processes, memory) may be available again in a moment,
+// and a failed attempt must not count as a lost process.
 #ifndef ZEROFLEET_CLI_LAUNCHER_START_RETRY_H_
 #define ZEROFLEET_CLI_LAUNCHER_START_RETRY_H_
 
@@ -12,7 +12,8 @@ class StartRetry {
 
   // Whether an attempt should be made now.
   bool Due(double now) const { return now >= due_; }
-  // Nothing was started. Whether it is to be tried again: for `limit_seconds` from the first failure in a row on.
+  // To be called when nothing was started. Returns whether to try again: until `limit_seconds` after the first failure
+  // in a row.
   bool Failed(double now, double limit_seconds);
   void Started() { *this = StartRetry(); }
 

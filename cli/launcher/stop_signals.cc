@@ -17,11 +17,12 @@ namespace {
 
 bool hangup_ignored_at_start = false;
 
-// No shared library may have this section, and so not the Python package's, which asks Python (python/src/core.cc).
+// A shared library may not have this section, and so neither may the Python package's, which asks Python instead
+// (python/src/core.cc).
 #if !defined(__PIC__) || defined(__PIE__)
-// The disposition of SIGHUP as this process got it. The constructor of UCX's library takes the signal for its debugger,
-// so this runs before the constructors of libraries, and asks the kernel itself since sanitizers are not ready then
-// either.
+// Notes the disposition of SIGHUP that this process was started with. The constructor of UCX's library takes the signal
+// for its debugger, so this must run before the constructors of libraries. It calls the kernel directly, since
+// sanitizers are not initialised at that time either.
 __attribute__((no_sanitize("address", "thread", "undefined"))) void NoteHangup(int, char**, char**) {
   uintptr_t action[8] = {};  // the kernel's struct; the handler comes first
   if (syscall(SYS_rt_sigaction, SIGHUP, nullptr, action, 8) != 0) return;
@@ -77,7 +78,7 @@ void StopSignals::EndAtOnce() const {
   while (sigtimedwait(&set, nullptr, &now) > 0) {
   }
   for (const int each : {SIGINT, SIGTERM}) signal(each, [](int received) { _exit(128 + received); });
-  sigdelset(&set, SIGHUP);  // more of them may arrive and are ignored from now on
+  sigdelset(&set, SIGHUP);  // further ones may arrive, and are ignored from now on
   pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
 }
 

@@ -1,4 +1,4 @@
-// SIGINT, SIGTERM and SIGHUP as values to poll, instead of interruptions.
+// SIGINT, SIGTERM and SIGHUP as values to poll instead of interruptions.
 //
 // SIGHUP, the end of a terminal's session, stops a run as SIGTERM does. Under nohup it stays ignored.
 #ifndef ZEROFLEET_CLI_LAUNCHER_STOP_SIGNALS_H_
@@ -19,30 +19,32 @@ std::string SignalName(int signal);
 // The exit code of a process that `signal` stopped: 130 for SIGINT, else 143.
 int StopExitCode(int signal);
 
-// Blocks the three in the calling thread and those started after it; made first thing, before any thread.
+// Blocks the three signals in the calling thread and in threads that it starts later. To be created before any thread.
 class StopSignals {
  public:
   StopSignals();
 
-  // Waits up to `seconds` (0: not at all) for one of the three or the end of a child (SIGCHLD). The signal, 0 if none.
+  // Waits up to `seconds` (0: not at all) for one of the three signals or the end of a child (SIGCHLD). Returns the
+  // signal, 0 if there was none.
   int Wait(double seconds) const;
 
-  // For when a run has ended: signals received so far are discarded, and the next one ends the process at once with 130
-  // or 143, even if it hangs.
+  // To be called when a run has ended: discards the signals received so far, and lets the next one end the process at
+  // once with 130 or 143, even if it hangs.
   void EndAtOnce() const;
 
-  // The first of the three so far, 0 if none. From then on a second SIGINT or SIGTERM has its default effect; a second
-  // SIGHUP, which a closing terminal may well send, does nothing. Any thread.
+  // The first of the three signals so far, 0 if there was none. Once it has returned one, another SIGINT or SIGTERM has
+  // its default effect; another SIGHUP, which a closing terminal may well send, does nothing. May be called from any
+  // thread.
   int First();
 
-  // `status`; if it is Cancelled, with the exit code of the first signal.
+  // Returns `status`; a Cancelled one gets the exit code of the first signal.
   absl::Status Stopped(const absl::Status& status);
 
   // The signals that stop this process: SIGHUP among them unless it is ignored.
   sigset_t Stopping() const;
 
  private:
-  const bool hangup_ignored_;  // by whoever started this process
+  const bool hangup_ignored_;  // whether this process was started with SIGHUP ignored
   std::atomic<int> first_ = 0;
 };
 

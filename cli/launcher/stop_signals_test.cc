@@ -49,7 +49,7 @@ TEST(StopSignals, UnderNohupAHangupStaysIgnored) {
   sigset_t hangup;
   sigemptyset(&hangup);
   sigaddset(&hangup, SIGHUP);
-  pthread_sigmask(SIG_UNBLOCK, &hangup, nullptr);  // as a process starts
+  pthread_sigmask(SIG_UNBLOCK, &hangup, nullptr);  // as at the start of a process
   StopSignals signals;
   raise(SIGHUP);
   EXPECT_EQ(signals.Wait(0), 0);

@@ -13,7 +13,7 @@ namespace zerofleet::cli {
 absl::StatusOr<TimedSteps> TimeSteps(const v1::Config& config, const StepsToTime& wanted, StopSignals& signals,
                                      const std::function<absl::Status(int metrics_port)>& while_training) {
   StepsToFollow followed{.config = config};
-  followed.config.clear_init_from();  // a step takes as long whatever the weights
+  followed.config.clear_init_from();  // the time of a step does not depend on the weights
   if (while_training) {
     ZF_ASSIGN_OR_RETURN(followed.metrics_port, FreePorts(1 + config.parallel().workers()));
   }

@@ -15,23 +15,23 @@
 
 namespace zerofleet::cli {
 
-// The first `warm_up` steps are left out; then steps are timed until there are `steps` of them that took `seconds` in
-// all.
+// The first `warm_up` steps are not timed; then steps are timed until there are at least `steps` of them and they took
+// at least `seconds` in all.
 struct StepsToTime {
   int64_t warm_up = 1, steps = 5;
   double seconds = 0;
-  std::function<absl::Status()> warmed_up = {};  // called, if set, when the last step of the warm-up has been seen
+  std::function<absl::Status()> warmed_up = {};  // called, if set, when the last warm-up step has been seen
 };
 
 struct TimedSteps {
   v1::StartEvent start;
-  std::vector<v1::StepEvent> steps;  // the fastest first
+  std::vector<v1::StepEvent> steps;  // sorted, the fastest first
   const v1::StepEvent& median() const { return steps[steps.size() / 2]; }
 };
 
-// Trains `config`, whose steps must be enough, in its checkpoint.dir. `while_training`, if any, is called before the
-// fleet is ended, with the coordinator's metrics port; without it there are no metrics. A lost worker
-// ends it with an error that names it. Cancelled by a signal.
+// Trains `config`, which must have enough steps, in its checkpoint.dir. `while_training`, if set, is called with the
+// coordinator's metrics port before the fleet is ended; without it there are no metrics. Losing a worker is an error
+// that names it. Cancelled by a signal.
 absl::StatusOr<TimedSteps> TimeSteps(const v1::Config& config, const StepsToTime& wanted, StopSignals& signals,
                                      const std::function<absl::Status(int metrics_port)>& while_training = {});
 

@@ -69,8 +69,7 @@ TEST(RunFile, AnotherRunInTheSameFileBeginsAnew) {
   EXPECT_EQ(run.wall_seconds, 4);
   EXPECT_TRUE(run.end.is_null());
   EXPECT_TRUE(run.evaluations.empty());
-  const std::string old =
-      absl::StrCat(R"({"event":"start"})", "\n", StepLine(1, 5, 12));  // an old report, without a run_id
+  const std::string old = absl::StrCat(R"({"event":"start"})", "\n", StepLine(1, 5, 12));  // no run_id
   EXPECT_EQ(ParseRunFile("r", old + StartLine("a", 1, "1", 30) + StepLine(2, 4, 32))->steps.size(), 2u);
 }
 

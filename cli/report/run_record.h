@@ -21,10 +21,9 @@ struct RunRecord {
   std::optional<v1::CheckpointEvent> last_checkpoint;
   std::optional<v1::FailureEvent> failure;
   std::optional<v1::EndEvent> end;
-  int64_t evaluated_step = -1,
-          committed_step = -1;                     // lowered by a recovery to its resumed step
-  std::map<std::string, int64_t> histogram_steps;  // the newest, by "weights/TENSOR" and "gradients/TENSOR"
-  uint64_t generation = 0;                         // that of the newest event that has one
+  int64_t evaluated_step = -1, committed_step = -1;  // the newest; a recovery lowers them
+  std::map<std::string, int64_t> histogram_steps;    // the newest, by "weights/TENSOR" and "gradients/TENSOR"
+  uint64_t generation = 0;                           // that of the newest event that has one
   int recoveries = 0;
   int64_t lost_steps = 0;
   int failed_saves = 0, rollbacks = 0;
