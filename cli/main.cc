@@ -11,10 +11,10 @@
 
 int main(int argc, char** argv) {
   zerofleet::cli::SecureStandardDescriptors();
-  // Debian's Abseil looks for cycles of locks whenever one is taken, gRPC's included. Tests do; a run need not pay for
-  // it.
+  // Debian's Abseil looks for deadlock cycles whenever a lock is taken, gRPC's included. Tests keep that check; a run
+  // need not pay for it.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
-  signal(SIGXFSZ, SIG_IGN);  // a file at its size limit is then a write error, with a message
+  signal(SIGXFSZ, SIG_IGN);  // so that exceeding a limit on file sizes is a write error, with a message
   zerofleet::cli::DieWithParent();
   return zerofleet::cli::RunCommandLine(argc, argv,
                                         {std::cout, std::cerr, zerofleet::cli::Terminal::Of(STDOUT_FILENO, getenv),

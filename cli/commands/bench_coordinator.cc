@@ -22,7 +22,7 @@ using Json = nlohmann::ordered_json;
 constexpr double kStartSeconds = 30;
 constexpr char kListening[] = "listening on ";
 
-// A run of `members` workers. Its model is divided but never built, and its data never read.
+// The configuration of a run of `members` workers. Its model is partitioned but never built, and its data never read.
 Json ConfigOf(int members, const std::string& directory) {
   return {{"model", {{"preset", "gpt2-124m"}}},
           {"data", {{"train", {"unread"}}}},

@@ -1,4 +1,4 @@
-// `zerofleet bench coordinator`: a coordinator in a process of its own, as a run has it, for members without a model.
+// `zerofleet bench coordinator`: a coordinator in a process of its own, as in a run, and members without a model.
 #ifndef ZEROFLEET_CLI_COMMANDS_BENCH_COORDINATOR_H_
 #define ZEROFLEET_CLI_COMMANDS_BENCH_COORDINATOR_H_
 
@@ -10,7 +10,7 @@ namespace zerofleet::cli {
 
 void AddCoordinatorFlags(CLI::App& command, bench::CoordinatorBenchOptions& options);
 
-// Starts the coordinator that `options` leaves out, and runs the bench against it.
+// Starts a coordinator, names it in `options`, and runs the bench against it.
 absl::StatusOr<bench::CoordinatorRate> BenchOwnCoordinator(bench::CoordinatorBenchOptions options);
 
 }  // namespace zerofleet::cli

@@ -27,8 +27,8 @@
 namespace zerofleet::cli {
 namespace {
 
-// Letters or, for a vocabulary of its own, any of its tokens: an embedding of 50257 rows of which only 26 are used
-// would be a different workload. Enough of them for every sequence of a step, from a fixed seed.
+// Random letters or, if `vocab` is given, random tokens from all of it: an embedding of 50257 rows of which only 26 are
+// used would be a different workload. Enough for all sequences of two steps, from a fixed seed.
 std::string SyntheticData(const StepBenchOptions& options, int64_t vocab) {
   const int64_t count = (options.context + 1) * options.global_sequences * 2;
   if (vocab != 0) return RandomTokens(count, vocab);
@@ -64,7 +64,7 @@ StepRate RateOf(const TimedSteps& timed, const v1::Config& config) {
   return rate;
 }
 
-// Null on a device whose memory is the host's.
+// The device's memory, from a worker's metrics; null on a device that uses the host's memory.
 std::optional<StepMemory> MemoryIn(const std::map<std::string, double>& metrics) {
   const auto bytes = [&](const std::string& name) {
     const auto found = metrics.find(name);
@@ -123,7 +123,7 @@ absl::StatusOr<v1::Config> StepBenchConfig(const StepBenchOptions& options, cons
 
 namespace {
 
-// Memory's share of one of `workers`, which all use it at once.
+// The memory bandwidth that each of `workers` workers has while all of them use it.
 absl::StatusOr<double> MemoryPerWorker(int workers) {
   constexpr int64_t kFloats = 32 << 20;  // 128 MiB a vector
   constexpr int kRounds = 5;
@@ -153,7 +153,7 @@ absl::StatusOr<StepRate> BenchStep(const StepBenchOptions& options, StopSignals&
   const absl::Cleanup no_more_profiles = [] { unsetenv(device::OpProfile::kVariable); };
   std::vector<std::map<std::string, double>> metrics(options.profile ? options.workers : 1);
   std::function<absl::Status(int)> while_training;
-  if (device != "cpu" || options.profile) {  // the worker still trains, so that its memory is that of a step
+  if (device != "cpu" || options.profile) {  // read while the worker still trains, so that its memory is that of a step
     while_training = [&metrics](int metrics_port) -> absl::Status {
       for (size_t rank = 0; rank < metrics.size(); ++rank) {
         ZF_ASSIGN_OR_RETURN(metrics[rank], ScrapeMetrics(metrics_port + 1 + static_cast<int>(rank)));
@@ -161,7 +161,7 @@ absl::StatusOr<StepRate> BenchStep(const StepBenchOptions& options, StopSignals&
       return absl::OkStatus();
     };
   }
-  // A step that warms up also touches memory for the first time.
+  // The profile excludes the warm-up, in which memory is touched for the first time.
   Profiles before, after;
   StepsToTime wanted{.warm_up = options.warm_up, .steps = options.steps};
   if (options.profile) {

@@ -20,8 +20,8 @@ struct StepBenchOptions {
   int64_t context = 256, global_sequences = 8, steps = 5, warm_up = 1;
   int64_t micro_sequences = 0, vocab = 0;  // 0: the configuration's defaults
   int workers = 2, zero_stage = 2;
-  bool profile = false;           // on the CPU
-  std::vector<std::string> sets;  // KEY=VALUE, overriding the above
+  bool profile = false;           // profile the ops of each rank; only on the CPU
+  std::vector<std::string> sets;  // KEY=VALUE; these override the members above
 };
 
 // The memory of worker 0 after the last step, in bytes.
@@ -29,24 +29,25 @@ struct StepMemory {
   int64_t planned = 0;  // reserved on the device: the sum of its memory plan
   int64_t runtime = 0;  // further memory in use on the device: context, libraries, workspaces
   int64_t used = 0;     // in use on the device as the driver counts it, including other processes
-  int64_t total = 0;    // of the device
+  int64_t total = 0;    // the device's memory
 };
 
 struct StepRate {
   std::string device;
   int64_t parameters = 0, micro_sequences = 0, vocab = 0;
-  double median_seconds = 0;  // of a step, without warm-up steps
+  double median_seconds = 0;  // the median step, without warm-up steps
   double tokens_per_second = 0, mfu = 0;
-  double peak_flops_per_second = 0;  // of all workers: the datasheet's, or the measured GEMM peak
-  std::optional<StepMemory> memory;  // on a device with memory of its own
-  // There, by op: the shapes that its libraries refuse, so that they run on slower kernels.
+  double peak_flops_per_second = 0;  // over all workers: the datasheet's, or the measured GEMM peak
+  std::optional<StepMemory> memory;  // only on a device with memory of its own
+  // By op: how many shapes the device's libraries refuse, so that they run on slower kernels. Only on a device with
+  // memory of its own.
   std::map<std::string, int> refused_shapes;
-  // With StepBenchOptions::profile: what a rank can do at most, and what the ranks did.
+  // With StepBenchOptions::profile: the most that a rank can do, and what each rank did.
   StepCeilings ceilings;
   std::vector<RankProfile> profile;
 };
 
-// The run to time, on synthetic data written to `dir`.
+// The configuration of the run to time, on synthetic data that is written to `dir`.
 absl::StatusOr<v1::Config> StepBenchConfig(const StepBenchOptions& options, const std::string& dir);
 
 // Runs the fleet in a temporary directory, which is removed, and ends it without a checkpoint.

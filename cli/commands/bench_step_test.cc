@@ -53,7 +53,7 @@ TEST_F(BenchStepTest, LeftOutSizesAreThePresets) {
   options.device = "cpu";
   EXPECT_EQ(StepBenchConfig(options, dir_).value().model().vocab(), 50257);
   EXPECT_EQ(StepBenchConfig(options, dir_).value().batch().micro_sequences(), 4);
-  options.preset = "gpt2-tiny";  // of bytes
+  options.preset = "gpt2-tiny";  // its tokens are bytes
   EXPECT_EQ(StepBenchConfig(options, dir_).value().data().format(), "text");
   options.preset = "gpt2-huge";
   EXPECT_EQ(StepBenchConfig(options, dir_).status().code(), absl::StatusCode::kInvalidArgument);

@@ -21,7 +21,7 @@ absl::StatusOr<std::string> ResolveCheckpoint(const std::string& path, std::ostr
   std::vector<checkpoint::CheckpointProblem> problems;
   ZF_ASSIGN_OR_RETURN(const std::vector<checkpoint::CommittedCheckpoint> committed,
                       checkpoint::ListCheckpoints(path, &problems));
-  for (const checkpoint::CheckpointProblem& problem : problems) {  // it may be the newest
+  for (const checkpoint::CheckpointProblem& problem : problems) {  // an unreadable checkpoint may be the newest
     if (problem.unreadable) return absl::ResourceExhaustedError(problem.reason);
   }
   for (const checkpoint::CheckpointProblem& problem : problems) {

@@ -1,4 +1,5 @@
-// A checkpoint as users name it: its step directory, or a directory of several checkpoints, which means the newest.
+// A checkpoint as users name it: by its step directory, or by a directory of several checkpoints, which means the
+// newest.
 #ifndef ZEROFLEET_CLI_COMMANDS_CHECKPOINT_PATH_H_
 #define ZEROFLEET_CLI_COMMANDS_CHECKPOINT_PATH_H_
 
@@ -10,8 +11,9 @@
 
 namespace zerofleet::cli {
 
-// The step directory that `path` names; NotFound if there is no committed checkpoint. A newer one in the directory
-// whose manifest is damaged is passed over and named in `warnings`, a line each; where that is null, it is DataLoss.
+// The step directory that `path` names; NotFound if there is no committed checkpoint. Newer checkpoints in the
+// directory whose manifests are damaged are skipped and named in `warnings`, one per line; if `warnings` is null, they
+// are DataLoss.
 absl::StatusOr<std::string> ResolveCheckpoint(const std::string& path, std::ostream* warnings = nullptr);
 
 // InvalidArgument if `dir`, in which no checkpoint was found, is itself the step directory of one.

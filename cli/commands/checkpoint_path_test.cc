@@ -1,4 +1,4 @@
-// What stands for a checkpoint on the command line; see checkpoint_path.h.
+// Which paths name a checkpoint on the command line; see checkpoint_path.h.
 #include "cli/commands/checkpoint_path.h"
 
 #include <gmock/gmock.h>
@@ -28,7 +28,7 @@ TEST_F(CheckpointPathTest, WhatIsNotThereIsSaidToBeAbsent) {
   EXPECT_THAT(std::string(ResolveCheckpoint(dir_).status().message()), HasSubstr("no committed checkpoint"));
 }
 
-// It may be the newest, and an older one would be another model.
+// A checkpoint that cannot be read may be the newest, and an older one would be another model.
 TEST_F(CheckpointPathTest, WhatCannotBeLookedAtIsAnError) {
   ASSERT_EQ(symlink("manifest.json", manifest_.c_str()), 0);  // stat says ELOOP
   for (const std::string& path : {dir_, step_dir_}) {
@@ -38,7 +38,7 @@ TEST_F(CheckpointPathTest, WhatCannotBeLookedAtIsAnError) {
   }
 }
 
-// As a directory of another user's: it may be there.
+// A path that cannot be examined, such as one in another user's directory, may exist.
 TEST_F(CheckpointPathTest, APathThatCannotBeLookedAtIsNotCalledAbsent) {
   const std::string loop = JoinPath(dir_, "loop");
   ASSERT_EQ(symlink("loop", loop.c_str()), 0);

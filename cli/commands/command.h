@@ -19,18 +19,18 @@ class App;
 
 namespace zerofleet::cli {
 
-// The program that this command line runs in, where that is not our executable: Python, which has the package
-// `zerofleet` (python/).
+// The program that this command line runs in, if it is not our own executable: Python with the package `zerofleet`
+// (python/).
 struct Host {
   ProcessCommand command;                  // starts another process of the same kind
-  model::ForeignPasses* passes = nullptr;  // of a PyTorch module; for workers
+  model::ForeignPasses* passes = nullptr;  // the passes of a PyTorch module, for workers; may be null
 };
 
 // Where a command writes. Results go to `out`, progress and errors to `err`.
 struct Output {
   std::ostream& out;
   std::ostream& err;
-  Terminal out_terminal, err_terminal;  // what the two are shown on
+  Terminal out_terminal, err_terminal;  // what `out` and `err` are shown on
   const Host* host = nullptr;           // null: our executable
 
   ProcessCommand command() const { return host == nullptr ? ProcessCommand() : host->command; }
@@ -39,7 +39,7 @@ struct Output {
 // Runs the chosen command. The value is the exit code; an error is printed as one line and determines the code.
 using CommandBody = std::function<absl::StatusOr<int>(const Output&)>;
 
-// What an option takes that stands for another program's arguments.
+// The type name of an option that takes another program's arguments.
 inline constexpr char kScriptArguments[] = "ARGS";
 
 // Adds the command to `app`; its parser's callback sets `body`.

@@ -55,18 +55,18 @@ struct BenchFlags {
   StepBenchOptions step;
 };
 
-constexpr int kRounds = 5;  // of each kernel; the best counts
+constexpr int kRounds = 5;  // for each kernel; the best round counts
 
 std::string Giga(double value) { return absl::StrFormat("%.1f", value / 1e9); }
 std::string Percent(double part, double whole) {
   return whole > 0 ? absl::StrFormat("%.0f%%", 100 * part / whole) : "-";
 }
 
-// Every result twice: as a row of a table and as a JSON object.
+// The results in both forms: as rows of a table and as JSON objects.
 struct Results {
   TextTable table;
   Json rows = Json::array();
-  std::vector<std::pair<std::string, TextTable>> more = {};  // with a line above each
+  std::vector<std::pair<std::string, TextTable>> more = {};  // further tables, each with the line to print above it
 };
 
 absl::StatusOr<Results> Gemm(const BenchFlags& flags) {
@@ -171,12 +171,12 @@ absl::StatusOr<Results> Optimizer(const BenchFlags& flags) {
   return results;
 }
 
-// Between processes of this machine, or, as one rank of a group, between several hosts.
+// The rates between processes of this machine or, with this process as one rank of a group, between several hosts.
 absl::StatusOr<std::vector<bench::CollectiveRate>> CollectiveRates(const BenchFlags& flags) {
   bench::CollectiveBenchOptions options;
   options.ranks = flags.ranks;
   options.team = flags.team;
-  // First, since it changes the environment, which no other thread may read meanwhile.
+  // Must be first: it changes the environment, which no other thread may read meanwhile.
   if (!flags.interface.empty()) {
     ZF_RETURN_IF_ERROR(Annotate(collective::UseNetworkInterface(flags.interface), "--interface"));
   }

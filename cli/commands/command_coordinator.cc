@@ -38,8 +38,8 @@
 namespace zerofleet::cli {
 namespace {
 
-constexpr double kExitSeconds = 30;              // for a coordinator whose run has failed
-constexpr double kCoordinatorReportSeconds = 5;  // for the reader of a pipe to take the last lines
+constexpr double kExitSeconds = 30;              // how long a coordinator may take to exit once its run has failed
+constexpr double kCoordinatorReportSeconds = 5;  // how long the reader of a pipe has for the last lines
 
 struct CoordinatorFlags {
   std::string config, listen, state_dir, resume = "auto", log_level, report, run_name;
@@ -52,7 +52,8 @@ struct CoordinatorFlags {
   AccessFlags access;
 };
 
-// Passes this process's first signal on: as an orderly stop, or so that the run goes on under the next coordinator.
+// Passes this process's first signal on to the server: as an orderly stop or, if supervised, so that the run goes on
+// under the next coordinator.
 class SignalForwarder {
  public:
   SignalForwarder(StopSignals& signals, services::CoordinatorServer& server, bool supervised)
@@ -75,7 +76,7 @@ class SignalForwarder {
   std::thread thread_;
 };
 
-// The run's events as they come, on a thread of their own: to the report, to the progress, to the record.
+// Follows the run's events on a thread of its own and passes them to the report, the progress and the record.
 class RunFollower {
  public:
   RunFollower(services::CoordinatorServer& server, ReportWriter* report, Progress* progress)
@@ -86,13 +87,13 @@ class RunFollower {
     if (thread_.joinable()) thread_.join();
   }
 
-  // Once the run has ended: whether the report is complete.
+  // To be called once the run has ended. Returns an error if the report is not complete.
   absl::Status Finish() {
     thread_.join();
     if (report_ == nullptr) return absl::OkStatus();
     return report_->Finish(kCoordinatorReportSeconds).ok() ? Annotate(status_, "--report") : report_->status();
   }
-  const RunRecord& record() const { return record_; }  // after Finish
+  const RunRecord& record() const { return record_; }  // valid after Finish
 
  private:
   void Take(const v1::Event& event) {
@@ -105,10 +106,10 @@ class RunFollower {
   Progress* const progress_;    // null: none is shown
   RunRecord record_;
   absl::Status status_;
-  std::thread thread_;  // last: it uses the others
+  std::thread thread_;  // declared last: it uses the other members
 };
 
-// The status page and the server's health beside the metrics, as long as both are there.
+// Serves the status page and the server's health on the metrics port while it exists.
 class ServedStatusPage {
  public:
   ServedStatusPage(services::MetricsExporter& exporter, services::CoordinatorServer& server) : exporter_(exporter) {
@@ -130,13 +131,14 @@ class ServedStatusPage {
   services::MetricsExporter& exporter_;
 };
 
-// Serves the last state of the metrics for a while, so that a scrape sees how the run ended; a signal ends that.
+// Keeps the process alive for `seconds`, so that a scrape of the metrics sees how the run ended; a signal ends the
+// wait.
 void Linger(double seconds, StopSignals& signals) {
   const absl::Time until = absl::Now() + absl::Seconds(seconds);
   while (absl::Now() < until && signals.First() == 0) absl::SleepFor(absl::Milliseconds(100));
 }
 
-// Waits for the run's end, passing signals on and following the run's events.
+// Waits for the run's end; meanwhile passes signals on and follows the run's events.
 absl::StatusOr<int> RunToTheEnd(const CoordinatorFlags& flags, services::CoordinatorServer& server,
                                 StopSignals& signals, ReportWriter* report, const Output& output) {
   Progress progress(output.err, Clock::Real(), output.err_terminal);
@@ -148,7 +150,7 @@ absl::StatusOr<int> RunToTheEnd(const CoordinatorFlags& flags, services::Coordin
   }
   const absl::Status reported = follower.Finish();
   progress.Close();
-  // Under a supervisor a run that is done is answered for until a signal anyway; one that has failed is not.
+  // A supervised coordinator whose run is done stays until a signal anyway; after a failed run it does not.
   if (flags.metrics_port != 0 && !(flags.supervised && run.ok())) Linger(flags.metrics_linger, signals);
   ZF_RETURN_IF_ERROR(signals.Stopped(run));
   ZF_RETURN_IF_ERROR(reported);
@@ -176,7 +178,7 @@ absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags, const Output& 
   if (absl::IsCancelled(loaded.status())) return StopExitCode(signals.First());
   ZF_ASSIGN_OR_RETURN(const v1::Config given, loaded);
   ZF_RETURN_IF_ERROR(CheckNoInput("--report", flags.report, InputsOfRun(flags.config, given)));
-  // Its workers may be elsewhere: planned with as many threads as this machine would give a lone one.
+  // The workers may run elsewhere, so the plan assumes the threads that this machine would give a single worker.
   ZF_ASSIGN_OR_RETURN(options.config, WithPlannedFraction(given, ThreadsPerWorker(1)));
   services::Logger logger(level);
   MakeRoomForClients();
@@ -207,7 +209,7 @@ absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags, const Output& 
     ZF_ASSIGN_OR_RETURN(exporter, services::MetricsExporter::Start(exporter_options));
     options.registry = &exporter->registry();
   }
-  ExitWatchdog watchdog(absl::Seconds(kExitSeconds));  // storage may hang, which is no reason to stay
+  ExitWatchdog watchdog(absl::Seconds(kExitSeconds));  // the exit must not wait for storage that hangs
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<services::CoordinatorServer> server,
                       services::CoordinatorServer::Start(options));
   std::optional<ServedStatusPage> page;
@@ -216,7 +218,7 @@ absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags, const Output& 
     page.emplace(*exporter, *server);
   }
   address.port = server->port();
-  // Once the directory is this coordinator's: before that it may listen to nobody.
+  // Printed only now: until the directory is locked, this coordinator may not listen at all.
   const std::string warning = ExposureWarning(address, options.access);
   if (!warning.empty()) logger.Warning(warning);
   output.out << "listening on " << address.ToString() << std::endl;

@@ -27,7 +27,7 @@ struct DoctorFlags {
   int threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 1024u));
 };
 
-// The optimizer's section of a configuration, which is complete but for it.
+// The optimizer section that `sets` give, checked as part of an otherwise complete configuration.
 absl::StatusOr<v1::OptimizerConfig> OptimizerOf(const std::vector<std::string>& sets) {
   std::vector<ConfigOverride> overrides = {{"doctor", "model.preset=gpt2-tiny"}, {"doctor", "data.train=[none]"}};
   for (const std::string& set : sets) {

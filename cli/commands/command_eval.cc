@@ -25,7 +25,7 @@
 namespace zerofleet::cli {
 namespace {
 
-constexpr int64_t kSequences = 8;  // in one forward pass
+constexpr int64_t kSequences = 8;  // sequences in one forward pass
 constexpr int64_t kLargestChoices = int64_t{1} << 30;
 
 struct EvalFlags {
@@ -50,14 +50,14 @@ nlohmann::ordered_json Measured(const EvalFlags& flags, const std::string& step_
   return document;
 }
 
-// The model's tokenizer, unless it was trained on tokens of which nothing is known.
+// The model's tokenizer; null if the model was trained on token files whose tokenizer is not known.
 std::unique_ptr<text::Tokenizer> TokenizerOfText(const inference::InferenceModel& model) {
   const v1::DataConfig& data = model.data();
   if (data.tokenizer() == text::kBytes && data::TrainedFormat(data) != "text") return nullptr;
   return text::Tokenizer::Load(data.tokenizer()).value_or(nullptr);
 }
 
-// A file in samples of the context, as training sees it.
+// Measures the loss on a file that is cut into samples of the context's length, as in training.
 absl::Status MeasureSamples(const EvalFlags& flags, inference::InferenceModel& model, nlohmann::ordered_json document,
                             const Output& output) {
   const std::unique_ptr<text::Tokenizer> tokenizer = TokenizerOfText(model);

@@ -67,7 +67,7 @@ absl::Status CheckFlags(const GenerateFlags& flags, bool prompt_given) {
   return absl::OkStatus();
 }
 
-// The tokenizer of a model that has seen text, or that carries one.
+// The tokenizer of a model that was trained on text, or whose checkpoint carries a tokenizer.
 absl::StatusOr<std::unique_ptr<text::Tokenizer>> TokenizerOf(const inference::InferenceModel& model,
                                                              const std::string& step_dir) {
   const v1::DataConfig& data = model.data();
@@ -80,7 +80,7 @@ absl::StatusOr<std::unique_ptr<text::Tokenizer>> TokenizerOf(const inference::In
   return text::Tokenizer::Load(data.tokenizer());
 }
 
-// What answers: a model with its tokenizer, and with its chat template if it is asked to chat.
+// Answers prompts with a model and its tokenizer, and with its chat template in a chat.
 class Answers {
  public:
   Answers(const GenerateFlags& flags, const Output& output) : flags_(flags), output_(output) {}
@@ -100,7 +100,7 @@ class Answers {
     return flags_.chat ? LoadTemplate() : absl::OkStatus();
   }
 
-  // Continues one prompt and prints it; with `alone`, its JSON on lines.
+  // Continues one prompt and prints the result; with `alone`, JSON is indented.
   absl::Status Answer(const Prompt& prompt, bool alone) {
     const bool messages = !prompt.messages.is_null();
     if (messages && !flags_.chat) return absl::InvalidArgumentError("--chat: is what prompts with messages need");
@@ -114,7 +114,7 @@ class Answers {
     return Print(prompt, text, alone);
   }
 
-  // Answers each line of `in` with all that was said before.
+  // Answers each line of `in`, with the whole conversation so far as its context.
   absl::Status Chat(std::istream& in) {
     nlohmann::ordered_json messages = ChatOf("");
     messages.erase(messages.size() - 1);
@@ -129,7 +129,8 @@ class Answers {
   }
 
  private:
-  // The special token that the template puts behind an answer ends one, beside the tokenizer's own.
+  // Loads the template. The special token that it puts after an answer then ends an answer, in addition to the
+  // tokenizer's own.
   absl::Status LoadTemplate() {
     absl::StatusOr<text::ChatTemplate> chat = text::ChatTemplate::Load(model_->data().tokenizer());
     if (absl::IsNotFound(chat.status())) {

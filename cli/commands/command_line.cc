@@ -45,9 +45,9 @@ std::string VersionText() {
   return absl::StrCat("zerofleet ", build.version, " (", build.revision, build.cuda ? ", with CUDA" : ", CPU", ")");
 }
 
-// Every error leaves through here, so that it is a single line, whatever a library put into its message.
+// All errors are printed here, so that each is a single line, whatever a library has put into its message.
 int PrintError(const Output& output, std::string message, int exit_code) {
-  // A control character of a flag's value must not reach the terminal.
+  // A control character in a flag's value must not reach the terminal.
   std::replace_if(
       message.begin(), message.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
   while (!message.empty() && message.back() == ' ') message.pop_back();
@@ -66,7 +66,7 @@ struct CommandWord {
   const char *word, *command;
 };
 
-// The names that other tools use.
+// Commands as other tools call them, and ours.
 constexpr CommandWord kCommandWords[] = {
     {"start", "train"},
     {"launch", "train"},
@@ -96,7 +96,7 @@ constexpr CommandWord kCommandWords[] = {
     {"version", "--version"},
 };
 
-// An unknown command as the first argument: a better message than the parser's.
+// The message if the first argument is no known command, better than the parser's; empty if it is one.
 std::string UnknownCommand(const CLI::App& app, int argc, const char* const* argv) {
   if (argc < 2) return "a command is missing, such as train (see zerofleet --help)";
   const std::string first = argv[1];
@@ -133,7 +133,7 @@ std::string FlagSuggestion(const CommandInfo& command, const std::string& flag) 
   return absl::StrCat("; use --set ", word->key, "=VALUE");
 }
 
-// The parser's messages; the one about unknown flags suggests the right ones.
+// The parser's message; for unknown flags it suggests the right ones.
 std::string UsageMessage(const CLI::App& app, const CLI::ParseError& error) {
   const CommandInfo command = DescribeCommand(Reached(app));
   const std::string see = absl::StrCat(" (see ", command.path, " --help)");
@@ -150,7 +150,7 @@ std::string UsageMessage(const CLI::App& app, const CLI::ParseError& error) {
     return absl::StrCat(what.substr(kNoNumber.size(), at - kNoNumber.size()), ": must be a number, got \"",
                         absl::CHexEscape(what.substr(at + 3, kLongestShown)), "\"", see);
   }
-  // The parser says of a group without one of its commands no more than that.
+  // For a group of commands without one of them, the parser's own message says too little.
   const bool group = !command.commands.empty();
   const bool extras = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError);
   if (!group && !extras) return absl::StrCat(error.what(), see);
@@ -209,11 +209,11 @@ int ParseAndRun(int argc, const char* const* argv, const Output& output) {
 }  // namespace
 
 int RunCommandLine(int argc, const char* const* argv, const Output& output) {
-  signal(SIGPIPE, SIG_IGN);  // a reader that has read all it needs; what is written then fails, which is seen below
+  signal(SIGPIPE, SIG_IGN);  // a reader may close the pipe early; writes then fail, which is handled below
   int exit_code = 0;
   try {
     exit_code = ParseAndRun(argc, argv, output);
-  } catch (const std::system_error& error) {  // std::thread's
+  } catch (const std::system_error& error) {  // thrown by std::thread
     return PrintError(output,
                       absl::StrCat("this process may start no more threads: ", error.code().message(),
                                    "; raise the limit on processes (ulimit -u) or on memory (ulimit -v)"),
@@ -225,7 +225,7 @@ int RunCommandLine(int argc, const char* const* argv, const Output& output) {
   }
   output.out.flush();
   if (output.out.good()) return exit_code;
-  // The stream has lost the reason; the descriptor still has it.
+  // The stream does not keep the reason; another write to the descriptor fails for the same one.
   errno = 0;
   [[maybe_unused]] const ssize_t probe = write(STDOUT_FILENO, "\n", 1);
   // A reader that has closed the pipe, such as head, has read all it needs.

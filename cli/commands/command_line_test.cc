@@ -99,7 +99,7 @@ TEST(CommandLine, UsageErrorsAreOneLine) {
                    "zerofleet: --html: is of a plan on a cluster; give one, such as --gpus 8");
 }
 
-// Users write flags before the file as often as after it.
+// A flag may stand before the file as well as after it.
 TEST(CommandLine, AFlagOfAListLeavesWhatFollowsItsValue) {
   ExpectUsageError(RunWith({"plan", "--set", "parallel.workers=2", "no/such.yaml"}),
                    "zerofleet: no/such.yaml: cannot stat: No such file or directory");
@@ -175,7 +175,7 @@ TEST(CommandLine, AnExportGoesToADirectoryThatIsThereUnderANameOfItsKind) {
 }
 
 TEST(CommandLine, LocalRankIsTheFlagsOrTheEnvironments) {
-  // A missing device stops the worker as soon as its flags are read.
+  // An unknown device stops the worker as soon as it has read its flags.
   const std::vector<const char*> worker = {"worker", "--coordinator", "127.0.0.1:1", "--device", "tpu"};
   const std::string read = "zerofleet: unknown device 'tpu'; use auto, cpu or cuda";
   setenv("LOCAL_RANK", "many", 1);

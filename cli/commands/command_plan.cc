@@ -41,7 +41,8 @@ namespace zerofleet::cli {
 namespace {
 
 constexpr int kStages = 4;
-// A choice whose step is shorter at the rates is timed as it is: the differences between choices are small.
+// A choice whose predicted step is shorter than this is timed whole, not extrapolated: differences between choices are
+// small.
 constexpr double kShortStepSeconds = 0.5;
 constexpr double kMostFinalSeconds = 120;
 
@@ -55,7 +56,7 @@ struct PlanOptions {
   bool measure = false, json = false;
 };
 
-// The team a run of `workers` would form on nodes of `node_gpus` workers, unless its configuration names one.
+// The team that a run of `workers` would form on nodes of `node_gpus` workers, unless its configuration names one.
 int TeamOf(const PlanSize& size, int64_t workers, int node_gpus) {
   const v1::ParallelConfig parallel = size.config ? size.config->parallel() : v1::ParallelConfig();
   const absl::StatusOr<int> configured = coordinator::ConfiguredTeam(parallel);
@@ -65,7 +66,7 @@ int TeamOf(const PlanSize& size, int64_t workers, int node_gpus) {
   return coordinator::AutoTeam(nodes, /*tensor=*/1);
 }
 
-// Roughly as the paper prints them: no decimal from 100 GB, one from 10, two from 1, three digits below.
+// Roughly as the paper prints it: no decimals from 100 GB, one from 10, two from 1, three digits below.
 std::string Gigabytes(double bytes) {
   const double value = bytes / 1e9;
   if (value < 1) return absl::StrFormat("%.3g", value);
@@ -159,12 +160,12 @@ absl::StatusOr<int> RunTable(const PlanOptions& options, const Output& output) {
   return 0;
 }
 
-// The cluster of the flags, and the configuration on it.
+// The cluster that the flags describe, and the configuration to plan on it.
 absl::StatusOr<std::pair<Cluster, v1::Config>> ChooseCluster(const PlanOptions& options) {
   ClusterFlags flags = options.cluster;
   flags.node_gpus = absl::StrCat(options.node_gpus);
   ZF_ASSIGN_OR_RETURN(Cluster cluster, ParseCluster(flags));
-  // A file's own workers are the cluster, unless --gpus says how many there are.
+  // The number of workers in a file is the size of the cluster, unless --gpus gives it.
   const int64_t workers = flags.gpus.empty() && !options.config.empty() ? 0 : cluster.gpus;
   ZF_ASSIGN_OR_RETURN(const v1::Config config, ChoosePlanConfig(options.config, options.preset, options.parameters,
                                                                 Overrides(options), options.precision, workers));
@@ -172,13 +173,13 @@ absl::StatusOr<std::pair<Cluster, v1::Config>> ChooseCluster(const PlanOptions& 
   return std::pair(cluster, config);
 }
 
-// A configuration to run: `auto` becomes the fraction that the plan found.
+// The configuration to run: offload.fraction `auto` is replaced by the planned number.
 absl::StatusOr<v1::Config> RunOf(const v1::Config& config) {
   return WithPlannedFraction(config, ThreadsPerWorker(config.parallel().workers()));
 }
 
-// Those of the finalists, from the first on, that can be run in the time for it; none if that leaves nothing to
-// compare.
+// Tasks for as many of the first finalists as can be run within kMostFinalSeconds; none if fewer than two can, which
+// leaves nothing to compare.
 absl::StatusOr<std::vector<ProbeTask>> TasksOf(const std::vector<Choice>& finalists) {
   std::vector<ProbeTask> tasks;
   double seconds = 0;
@@ -194,8 +195,8 @@ absl::StatusOr<std::vector<ProbeTask>> TasksOf(const std::vector<Choice>& finali
   return tasks;
 }
 
-// The configuration on this machine: memory and rates, and by short runs its step, where the run itself would fit, and
-// the pick.
+// The plan on this machine, with measured rates. Short runs time the step, if the configuration fits, and decide the
+// pick.
 absl::StatusOr<ClusterPlan> PlanOnThisMachine(const std::string& name, const PlanOptions& options) {
   if (options.cluster.given()) {
     return absl::InvalidArgumentError("--measure: is of this machine; leave out what describes another cluster");
@@ -235,7 +236,7 @@ absl::Status AtHtml(const absl::Status& status) {
 }
 
 absl::StatusOr<int> RunOnCluster(const PlanOptions& options, const Output& output) {
-  // Before what takes minutes.
+  // Checked before anything that takes minutes.
   if (!options.html.empty()) {
     ZF_RETURN_IF_ERROR(CheckNoInput("--html", options.html, {{options.config, "the configuration"}}));
     ZF_RETURN_IF_ERROR(AtHtml(ReplaceableFile(options.html).status()));

@@ -25,7 +25,7 @@ struct RunOptions {
   std::vector<std::string> options, sets, arguments;
 };
 
-// The options go by the environment: the script's arguments are its own.
+// Runs the script. Our options are passed in the environment, since the arguments belong to the script.
 absl::StatusOr<int> RunScript(const RunOptions& options) {
   if (access(options.script.c_str(), R_OK) != 0) {
     return absl::InvalidArgumentError(absl::StrCat("SCRIPT: ", options.script, ": ", std::strerror(errno)));
@@ -34,7 +34,7 @@ absl::StatusOr<int> RunScript(const RunOptions& options) {
   for (const std::string& set : options.sets) train.insert(train.end(), {"--set", set});
   setenv(kOptionsVariable, nlohmann::json(train).dump().c_str(), /*overwrite=*/1);
   std::vector<std::string> arguments = {options.script};
-  const bool marked = !options.arguments.empty() && options.arguments.front() == "--";  // the parser leaves it there
+  const bool marked = !options.arguments.empty() && options.arguments.front() == "--";  // the parser keeps the "--"
   arguments.insert(arguments.end(), options.arguments.begin() + (marked ? 1 : 0), options.arguments.end());
   return BecomePython(PythonOf(options.python), arguments);
 }

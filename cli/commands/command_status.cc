@@ -31,8 +31,8 @@ struct StatusFlags {
   std::string token_file;
 };
 
-// One picture after another on the same screen, without flicker; what does not fit is left out, since a screen
-// that scrolls cannot be drawn over. Elsewhere the pictures follow one another.
+// The text that draws one picture over the last on a live terminal, without flicker; lines that do not fit are left
+// out, since a screen that scrolls cannot be drawn over. Elsewhere pictures follow one another.
 std::string Picture(const std::string& text, const Terminal& terminal) {
   if (!terminal.live()) return text + "\n";
   std::vector<std::string> lines =
@@ -61,7 +61,7 @@ absl::StatusOr<int> RunStatus(const StatusFlags& flags, const Output& output) {
       const std::string text = StatusText(status, output.out_terminal);
       output.out << (flags.watch ? Picture(text, output.out_terminal) : text) << std::flush;
     }
-    if (!output.out.good()) return 0;  // its reader has closed the pipe
+    if (!output.out.good()) return 0;  // the reader has closed the pipe
     if (!flags.watch || status.phase() == "done" || status.phase() == "failed") return 0;
     absl::SleepFor(absl::Seconds(1));
   }

@@ -32,7 +32,7 @@ std::string ReportOf(const SweepFlags& flags, const SweepRun& run) {
   return JoinPath(flags.dir, absl::StrCat(run.name, ".jsonl"));
 }
 
-// The settings of one run: its directory, what all runs have, what is its own.
+// The settings of one run: its directory, those of --set, its own.
 std::vector<std::string> SettingsOf(const SweepFlags& flags, const SweepRun& run) {
   std::vector<std::string> settings = {absl::StrCat("checkpoint.dir=", JoinPath(flags.dir, run.name))};
   settings.insert(settings.end(), flags.sets.begin(), flags.sets.end());
@@ -40,7 +40,7 @@ std::vector<std::string> SettingsOf(const SweepFlags& flags, const SweepRun& run
   return settings;
 }
 
-// A run's own value would replace that of --set.
+// A key may not be in both --set and --grid: the grid's value would replace the other.
 absl::Status CheckSets(const std::vector<std::string>& sets, const std::vector<GridAxis>& axes) {
   for (const GridAxis& axis : axes) {
     for (const std::string& set : sets) {
@@ -52,7 +52,7 @@ absl::Status CheckSets(const std::vector<std::string>& sets, const std::vector<G
   return absl::OkStatus();
 }
 
-// Every run's configuration; all are checked before the first starts.
+// The configurations of all runs, which are all checked before the first run starts.
 absl::StatusOr<std::vector<v1::Config>> CheckAll(const SweepFlags& flags, const std::vector<SweepRun>& runs,
                                                  const SampleCounter& count) {
   std::vector<v1::Config> configs;
@@ -82,7 +82,7 @@ absl::StatusOr<std::vector<v1::Config>> CheckAll(const SweepFlags& flags, const 
   return configs;
 }
 
-// A signal that comes meanwhile goes to the run.
+// Runs one run of the sweep; signals that arrive meanwhile are passed on to it.
 absl::StatusOr<ChildEnd> RunOne(const SweepFlags& flags, const SweepRun& run, const ProcessCommand& command,
                                 const StopSignals& signals) {
   std::vector<std::string> arguments = {"train", flags.config, "--report", ReportOf(flags, run)};
@@ -124,7 +124,7 @@ absl::StatusOr<int> RunSweep(const SweepFlags& flags, const Output& output) {
     ZF_ASSIGN_OR_RETURN(const ChildEnd end, RunOne(flags, runs[i], output.command(), signals));
     stop_signal = end.stop_signal;
     ZF_ASSIGN_OR_RETURN(outcomes[i], OutcomeOf(ReportOf(flags, runs[i]), configs[i]));
-    // A run that diverges or is refused is a result, too.
+    // A run that diverges or is refused is also a result.
     if (end.exit_code != 0) {
       output.err << "sweep: " << runs[i].name << " ended with exit code " << end.exit_code << std::endl;
     }

@@ -40,7 +40,7 @@ struct TokenizeFlags {
   int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 };
 
-// Files as they are named; directories are the files in them.
+// The files to tokenize: those that are named, and the files in directories that are named.
 absl::StatusOr<std::vector<std::string>> FilesOf(const std::vector<std::string>& inputs) {
   std::vector<std::string> files;
   for (const std::string& input : inputs) {
@@ -83,7 +83,7 @@ absl::Status CheckOutput(const std::string& path, int token_bytes) {
                                                  8 * token_bytes, " bits; name it *.u", 8 * token_bytes));
 }
 
-// Appends the tokens of a file that was made before.
+// Appends the tokens of a file that has been tokenized.
 absl::Status Append(const data::TextTokens& tokens, DurableFile& out) {
   constexpr int64_t kChunk = int64_t{4} << 20;
   std::vector<std::byte> buffer(kChunk);
@@ -98,7 +98,7 @@ absl::Status Append(const data::TextTokens& tokens, DurableFile& out) {
   return found.Bits() == tokens.digest ? absl::OkStatus() : data::DamagedTokens(*tokens.file);
 }
 
-// One run at a time writes `path`, by a lock among what it keeps in `parts`.
+// Takes the lock in `parts`, so that one process at a time writes `path`.
 absl::StatusOr<std::unique_ptr<DirectoryLock>> LockOutput(const std::string& path, const std::string& parts) {
   absl::StatusOr<std::unique_ptr<DirectoryLock>> lock = DirectoryLock::Acquire(parts, kOutputLock);
   if (!absl::IsAlreadyExists(lock.status())) return lock;
@@ -110,18 +110,18 @@ struct Totals {
   int64_t documents = 0, tokens = 0, text_bytes = 0;
 };
 
-// Each file's tokens are kept beside the output until all are there, so that a second try finds what the first has
-// made.
+// Each file's tokens are kept next to the output until it is complete, so that a second attempt reuses those of the
+// first.
 absl::StatusOr<Totals> TokenizeInto(const std::vector<std::string>& files, const std::string& path,
                                     std::unique_ptr<text::Tokenizer> loaded, const std::string& name,
                                     data::TextOptions options) {
   const std::string parts = options.directory, temporary = absl::StrCat(path, ".part");
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<DirectoryLock> lock, LockOutput(path, parts));
-  const absl::Cleanup tidy = [&] {  // where no file was done
+  const absl::Cleanup tidy = [&] {  // removes `parts` if no file was completed
     const absl::StatusOr<std::vector<std::string>> left = ListDirectory(parts);
     if (left.ok() && *left == std::vector<std::string>{kOutputLock}) RemoveTree(parts).IgnoreError();
   };
-  ZF_ASSIGN_OR_RETURN(const PathKind made, KindOf(path));  // by a run that held the lock
+  ZF_ASSIGN_OR_RETURN(const PathKind made, KindOf(path));  // another process may have made it while it held the lock
   if (made != PathKind::kNothing) return OutputIsThere(path);
   v1::DataConfig config;
   config.set_tokenizer(name);

@@ -1,4 +1,4 @@
-// What is taken for text, what is written, what is left behind.
+// Which files count as text, what is written, what is left behind.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -35,7 +35,8 @@ class TokenizeTest : public testing::Test {
     ASSERT_TRUE(WriteFileAtomically(Path(name), contents).ok());
   }
 
-  // The exit code; what is said is in said_. In a thread of its own, in which the command may block signals.
+  // Returns the exit code, and puts the messages into said_. The command runs in a thread of its own, where it may
+  // block signals.
   int Tokenize(const std::string& output, const std::vector<std::string>& inputs) {
     std::vector<std::string> words = {"zerofleet", "tokenize", "--tokenizer", "bytes", "--output", Path(output)};
     for (const std::string& input : inputs) words.push_back(Path(input));
@@ -94,7 +95,7 @@ TEST_F(TokenizeTest, WhatIsMadeMeanwhileIsNotOverwritten) {
   EXPECT_EQ(Tokenize("out.bin", {"a.txt", "bad.jsonl"}), 3);
   const std::vector<std::string> kept = ListDirectory(Path("out.bin.parts")).value();
   ASSERT_THAT(kept, ElementsAre(".lock", HasSubstr(".tokens")));
-  // The run waits for whoever makes these tokens, with the output looked at by then.
+  // This run has checked the output by the time that it waits for the maker of these tokens.
   const std::string tokens = Path("out.bin.parts/" + kept.back());
   ASSERT_TRUE(RemoveOne(tokens).ok());
   const int maker = open(absl::StrCat(tokens, ".lock").c_str(), O_RDWR | O_CREAT, 0644);

@@ -49,7 +49,7 @@ namespace zerofleet::cli {
 namespace {
 
 constexpr absl::Duration kStartLimit = absl::Seconds(120);
-constexpr double kReportSeconds = 5;  // for the reader of a pipe to take the last lines
+constexpr double kReportSeconds = 5;  // how long the reader of a pipe has for the last lines
 
 struct TrainOptions {
   std::string config, device, report, tensorboard, resume = "auto";
@@ -69,8 +69,8 @@ std::vector<ConfigOverride> Overrides(const TrainOptions& options) {
   return overrides;
 }
 
-// The plan's pick for the keys that the configuration leaves open, in addition to `overrides`; a line says what and
-// why.
+// `overrides`, and after them the plan's pick for the keys that the configuration leaves open. Prints a line that says
+// what was picked and why.
 absl::StatusOr<std::vector<ConfigOverride>> WithPick(const TrainOptions& options, std::vector<ConfigOverride> overrides,
                                                      const SampleCounter& count, std::ostream& progress) {
   const std::vector<std::string> picked(std::begin(kPickedKeys), std::end(kPickedKeys));
@@ -90,7 +90,7 @@ absl::StatusOr<std::vector<ConfigOverride>> WithPick(const TrainOptions& options
   return overrides;
 }
 
-// The same command, given to the Python package.
+// Hands this command over to the Python package.
 absl::Status HandOver(const TrainOptions& options) {
   std::vector<std::string> arguments = {"train", options.config};
   const auto add = [&](const char* flag, const std::string& value) {
@@ -109,7 +109,7 @@ absl::Status HandOver(const TrainOptions& options) {
   return BecomePackage(PythonOf(""), arguments);
 }
 
-// A file that is written must not be one that is there for something else.
+// Checks that no output file is one of the input files or another output.
 absl::Status CheckOutputs(const TrainOptions& options, const v1::Config& config) {
   std::vector<InputFile> inputs = InputsOfRun(options.config, config);
   ZF_RETURN_IF_ERROR(CheckNoInput("--report", options.report, inputs));
@@ -177,7 +177,7 @@ absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, Sto
   }
   std::optional<TraceParts> trace;
   if (traced) {
-    ZF_RETURN_IF_ERROR(CheckNoInput("--trace", options.trace, {{options.report, "--report's"}}));  // made just now
+    ZF_RETURN_IF_ERROR(CheckNoInput("--trace", options.trace, {{options.report, "--report's"}}));  // it exists by now
     if (traced->last > config.steps()) {
       return absl::InvalidArgumentError(
           absl::StrCat("--trace-steps: the run has ", config.steps(), " steps, got ", options.trace_steps));
@@ -196,7 +196,7 @@ absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, Sto
                                          output.command(), trace ? options.trace_steps : ""},
                                         *directory));
   guard.reset();
-  // From here on the run ends well or badly, but the process ends.
+  // From here on the process ends, however the run does.
   const absl::Cleanup leaving = [&] {
     watchdog.Arm(absl::UnavailableError("the run has ended, the launcher has not"));
     signals.EndAtOnce();

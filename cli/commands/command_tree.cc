@@ -9,7 +9,8 @@
 namespace zerofleet::cli {
 namespace {
 
-// The parser's "TEXT:INT in [1 - 8]" taken apart: the value's name and its range. "TYPE:{bf16,fp32}" is "bf16|fp32".
+// Splits the parser's "TEXT:INT in [1 - 8]" into the value's name and its range. "TYPE:{bf16,fp32}" becomes
+// "bf16|fp32".
 void SplitTypeName(const std::string& type_name, OptionInfo& option) {
   const size_t range = type_name.find(" in [");
   const size_t colon = range == std::string::npos ? range : type_name.rfind(':', range);

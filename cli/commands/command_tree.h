@@ -13,9 +13,9 @@ class App;
 namespace zerofleet::cli {
 
 struct OptionInfo {
-  std::vector<std::string> names;  // "-h", "--help"; of a positional argument its one name, "CONFIG"
-  // What it takes: "N", "HOST:PORT", "auto|cpu|cuda"; empty for a flag. FILE, and names that end in DIR or PATH, mean
-  // paths, KEY=... a configuration key: completion uses them.
+  std::vector<std::string> names;  // "-h", "--help"; for a positional argument its only name, "CONFIG"
+  // What the option takes: "N", "HOST:PORT", "auto|cpu|cuda"; empty for a flag. FILE, and names that end in DIR or
+  // PATH, mean paths, KEY=... a configuration key: completion uses them.
   std::string value;
   std::string description;
   std::string range, default_value, environment;  // each empty if there is none
@@ -23,7 +23,7 @@ struct OptionInfo {
 
   // "--device auto|cpu|cuda"
   std::string Usage() const;
-  // The description with range, default and environment variable.
+  // The description, with the range, the default and the environment variable.
   std::string FullDescription() const;
 };
 

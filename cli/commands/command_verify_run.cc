@@ -33,7 +33,7 @@ struct VerifyRunFlags {
   int workers = 0;
 };
 
-// No checkpoint is there any more.
+// Whether the checkpoint has been removed.
 bool IsGone(const std::string& step_dir) {
   const absl::StatusOr<bool> there = IsThere(JoinPath(step_dir, checkpoint::kManifestName));
   return there.ok() && !*there;
@@ -81,7 +81,7 @@ absl::StatusOr<Checkpoints> CheckpointsIn(const std::string& dir) {
   return checkpoints;
 }
 
-// Those of `checkpoints` that are still there, each of them whole: a run that goes on removes some.
+// The checkpoints that still exist, each checked to be whole: a run in progress removes old ones.
 absl::StatusOr<Checkpoints> WholeOnes(const Checkpoints& checkpoints) {
   Checkpoints whole;
   for (const checkpoint::CommittedCheckpoint& each : checkpoints) {
@@ -93,7 +93,7 @@ absl::StatusOr<Checkpoints> WholeOnes(const Checkpoints& checkpoints) {
   return whole;
 }
 
-// The data as the configuration names them here must be those that the receipt's steps have read.
+// Checks that the data that the configuration names here are those that the receipt's steps have read.
 absl::Status CheckDataOf(const RunSlice& slice, const v1::Config& config) {
   if (!slice.manifest.has_data()) return absl::OkStatus();
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<trainer::DataFeed> feed, trainer::DataFeed::Open(config));
@@ -114,7 +114,7 @@ absl::StatusOr<int> RunVerifyRun(const VerifyRunFlags& flags, const Output& outp
     ZF_ASSIGN_OR_RETURN(from->manifest, checkpoint::ReadManifest(flags.from, &from->digest));
     from->step = from->manifest.step();
   }
-  ZF_RETURN_IF_ERROR(FindSlice(listed, steps, from.get()).status());  // before everything is read
+  ZF_RETURN_IF_ERROR(FindSlice(listed, steps, from.get()).status());  // before reading all checkpoints
   ZF_ASSIGN_OR_RETURN(const Checkpoints whole, WholeOnes(listed));
   ZF_ASSIGN_OR_RETURN(const RunSlice slice, FindSlice(whole, steps, from.get()));
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<TemporaryDirectory> directory, TemporaryDirectory::Create());

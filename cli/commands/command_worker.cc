@@ -55,7 +55,7 @@ struct WorkerFlags {
   std::string token_file;
   bool quiet = false, supervised = false;
   std::string interface, advertise, node, metrics_listen = "0.0.0.0";
-  int threads = 0;  // 0: those of the machine, shared out among --local
+  int threads = 0;  // 0: the machine's cores, shared equally among --local workers
   int metrics_port = 0, local = 0, max_restarts = 3;
   std::optional<int> local_rank;
   bool metrics_tls = false;
@@ -65,13 +65,14 @@ struct WorkerFlags {
 
 bool IsEverywhere(const std::string& host) { return host == "0.0.0.0" || host == "::"; }
 
-// Where others find the metrics: on the address they are served on, if it is one, else on this host.
+// The address at which others find the metrics: --advertise, else the address that they are served on or, if that is a
+// wildcard, this host's name.
 services::Address MetricsAddress(const WorkerFlags& flags) {
   if (!flags.advertise.empty()) return {flags.advertise, flags.metrics_port};
   return {IsEverywhere(flags.metrics_listen) ? services::HostName() : flags.metrics_listen, flags.metrics_port};
 }
 
-// Where other workers find this one's service, of which `port` is the port.
+// The address at which other workers find this one's service, which listens on `port`.
 services::Address ServiceAddress(const WorkerFlags& flags, int port) {
   const absl::StatusOr<services::Address> listen = services::ParseAddress(flags.listen);
   if (listen.ok() && !IsEverywhere(listen->host)) return {listen->host, port};
@@ -91,7 +92,7 @@ v1::Hello MakeHello(const WorkerFlags& flags) {
   return hello;
 }
 
-// Null without a port for it.
+// Serves the metrics; null if no port was given.
 absl::StatusOr<std::unique_ptr<services::MetricsExporter>> StartExporter(const WorkerFlags& flags,
                                                                          const trainer::WorkerStatus& status,
                                                                          services::Logger& logger) {
@@ -108,8 +109,8 @@ absl::StatusOr<std::unique_ptr<services::MetricsExporter>> StartExporter(const W
   return services::MetricsExporter::Start(options);
 }
 
-// A worker that verifies the coordinator but has no certificate of its own could serve others in plaintext only: it
-// keeps its snapshots to itself.
+// How to serve snapshots to other workers. A worker that verifies the coordinator but has no certificate of its own
+// could only serve in plaintext, so it serves none.
 services::WorkerServiceOptions ServiceOptions(const WorkerFlags& flags, const std::string& token,
                                               std::shared_ptr<services::Refusals> refusals,
                                               std::shared_ptr<trainer::SnapshotStore> snapshots) {
@@ -135,7 +136,7 @@ absl::StatusOr<std::unique_ptr<services::SessionClient>> Connect(const WorkerFla
 }
 
 absl::StatusOr<int> RunWorkerCommand(const WorkerFlags& flags, const Output& output) {
-  // First, since it changes the environment, which no other thread may read meanwhile.
+  // Must be first: it changes the environment, which no other thread may read meanwhile.
   if (!flags.interface.empty()) {
     ZF_RETURN_IF_ERROR(Annotate(collective::UseNetworkInterface(flags.interface), "--interface"));
   }
@@ -159,7 +160,7 @@ absl::StatusOr<int> RunWorkerCommand(const WorkerFlags& flags, const Output& out
   };
   trainer::WorkerStatus status;
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<services::MetricsExporter> exporter, StartExporter(flags, status, logger));
-  // Without a port the figures are kept but never read: to the trainer there is no difference.
+  // Without a port the figures are collected but never read, so that the trainer needs no special case.
   const std::unique_ptr<services::WorkerMetrics> metrics =
       exporter == nullptr ? std::make_unique<services::WorkerMetrics>()
                           : std::make_unique<services::WorkerMetrics>(exporter->registry());
@@ -234,7 +235,7 @@ absl::StatusOr<int> RunWorkerCommand(const WorkerFlags& flags, const Output& out
   return result->stopped && signals.First() != 0 ? StopExitCode(signals.First()) : 0;
 }
 
-// What was given on the command line, but for what --local decides for each worker.
+// The arguments that were given, except those that --local decides for each worker.
 std::vector<std::string> GivenArguments(const CLI::App& command) {
   std::vector<std::string> arguments = {"worker"};
   for (const CLI::Option* option : command.get_options()) {
@@ -248,12 +249,12 @@ std::vector<std::string> GivenArguments(const CLI::App& command) {
   return arguments;
 }
 
-// Whether a coordinator answers, and not that the run is over.
+// Whether a coordinator answers and does not say that the run is over.
 bool RunGoesOn(services::OperatorClient& coordinator) {
   constexpr double kReachSeconds = 1, kStatusSeconds = 2;
   if (!coordinator.WaitForCoordinator(kReachSeconds)) return false;
   const absl::StatusOr<v1::GetStatusResponse> status = coordinator.GetStatus(kStatusSeconds);
-  // An operator may need another token; who refuses is there all the same.
+  // Operators may need another token: a coordinator that refuses the call is still there.
   if (!status.ok()) return !absl::IsUnavailable(status.status()) && !absl::IsDeadlineExceeded(status.status());
   return status->phase() != "failed" && status->phase() != "done";
 }
@@ -298,7 +299,7 @@ absl::StatusOr<int> RunLocal(const WorkerFlags& flags, const std::vector<std::st
     }
     if (traced) arguments.insert(arguments.end(), {"--trace", trace_of(number)});
     if (token_file != nullptr) arguments.insert(arguments.end(), {"--token-file", InheritedFile::kPath});
-    if (flags.quiet || number > 0) arguments.push_back("--quiet");  // all see the same run
+    if (flags.quiet || number > 0) arguments.push_back("--quiet");  // all workers show the same run, so one is enough
     return arguments;
   };
   options.command = output.command();

@@ -17,7 +17,7 @@ namespace {
 // The possible values of an option or an argument.
 struct Offer {
   std::vector<std::string> words;
-  bool files = false, directories = false, joined = false;  // joined: more follows the word without a space
+  bool files = false, directories = false, joined = false;  // joined: no space follows the word
   bool empty() const { return words.empty() && !files && !directories; }
 };
 
@@ -44,7 +44,7 @@ Offer OfferFor(const std::string& value, const CompletionWords& words) {
   return offer;
 }
 
-// `commands` as words below `path`, without their options.
+// `commands` as the words that may follow `path`, without their options.
 std::vector<CommandInfo> WordsBelow(const std::string& path, std::vector<CommandInfo> commands) {
   for (CommandInfo& each : commands) {
     each.path = absl::StrCat(path, " ", each.name);
@@ -54,7 +54,7 @@ std::vector<CommandInfo> WordsBelow(const std::string& path, std::vector<Command
   return commands;
 }
 
-// What is completed: `help` is followed by the words of every command.
+// The commands to complete: below `help`, the names of all commands are added.
 CommandInfo Completed(CommandInfo root) {
   const std::vector<CommandInfo> commands = root.commands;
   for (CommandInfo& each : root.commands) {
@@ -79,7 +79,7 @@ std::string CommandPaths(const CommandInfo& root) {
   return absl::StrJoin(paths, " | ");
 }
 
-// The name that decides what an argument is: its value's, or its own.
+// The name that decides how an argument is completed: its value's or, for a positional one without it, its own.
 const std::string& Kind(const OptionInfo& option) {
   return option.positional && (option.value == "VALUE" || option.value.empty()) ? option.names[0] : option.value;
 }
@@ -158,7 +158,7 @@ std::string FishText(const std::string& text) {
   return absl::StrCat("'", absl::StrReplaceAll(text, {{"\\", "\\\\"}, {"'", "\\'"}}), "'");
 }
 
-// What `complete` is told of a value or an argument. A word that ends in "=" is followed by no space.
+// The arguments of fish's `complete` for a value or an argument. Fish adds no space after a word that ends in "=".
 std::string FishReply(const Offer& offer) {
   std::string reply;
   if (!offer.words.empty()) absl::StrAppend(&reply, " -a ", FishText(absl::StrJoin(offer.words, " ")));
@@ -174,7 +174,7 @@ std::string FishOption(const OptionInfo& option, const CompletionWords& words) {
     absl::StrAppend(&line, is_long ? " -l " : " -s ", name.substr(is_long ? 2 : 1));
   }
   const Offer offer = OfferFor(option.value, words);
-  // -x: what follows is no file.
+  // -x: the value is not a file.
   if (!option.value.empty()) absl::StrAppend(&line, offer.files ? " -r" : " -x", FishReply(offer));
   return absl::StrCat(line, " -d ", FishText(option.description));
 }

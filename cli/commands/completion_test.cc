@@ -1,4 +1,4 @@
-// The scripts, run by the shells they are for.
+// The completion scripts, run by their shells.
 #include "cli/commands/completion.h"
 
 #include <stdlib.h>
@@ -46,7 +46,7 @@ class InBash : public ::testing::Test {
   }
   void TearDown() override { unlink(path_.c_str()); }
 
-  // What bash offers for these words, the last one being typed; one line each.
+  // What bash offers for these words, the last of which is being typed; one per line.
   std::string Offered(const std::string& words) {
     return OutputOf(
         absl::StrCat("bash --norc -c 'compopt() { :; }; source ", path_, "; COMP_WORDS=(", words,
@@ -99,7 +99,7 @@ TEST(ZshCompletion, OffersTheKeysOfSet) {
   const std::string folder = absl::StrCat(testing::TempDir(), "/completion_zsh_", getpid());
   ASSERT_TRUE(CreateDirectories(folder).ok());
   ASSERT_TRUE(WriteFileAtomically(folder + "/_zerofleet", ScriptFor("zsh")).ok());
-  // compadd is where a function hands over what it offers; its words come after "--".
+  // A completion function passes what it offers to compadd, after "--".
   const std::string script =
       "compadd() { print -rl -- ${@[$@[(i)--]+1,-1]}; }; words=(zerofleet train --set restart.f); CURRENT=4; ";
   const std::string offered = OutputOf(absl::StrCat("zsh -f -c '", script, "() { source ", folder, "/_zerofleet; }'"));
@@ -114,7 +114,7 @@ class InFish : public InBash {
     path_ = absl::StrCat(testing::TempDir(), "/completion_", getpid(), ".fish");
     ASSERT_TRUE(WriteFileAtomically(path_, ScriptFor("fish")).ok());
   }
-  // What fish offers for this line, without the descriptions; one line each.
+  // What fish offers for this line, without descriptions; one per line.
   std::string Offered(const std::string& line) {
     return OutputOf(absl::StrCat("HOME=", testing::TempDir(), " fish --no-config -c 'source ", path_,
                                  "; complete -C \"", line, "\"' | cut -f1"));

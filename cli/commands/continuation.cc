@@ -14,7 +14,7 @@
 namespace zerofleet::cli {
 namespace {
 
-// What is shown of a continuation: whole characters, up to a text that stops it.
+// Turns tokens into the text to show: whole characters, up to a text that stops the continuation.
 class Shown {
  public:
   Shown(const text::Tokenizer& tokenizer, const std::vector<int32_t>& prompt, std::vector<std::string> stop)
@@ -34,7 +34,7 @@ class Shown {
 
  private:
   text::TextStream stream_;
-  Utf8Stream characters_;  // a model of bytes may produce bytes that are not text
+  Utf8Stream characters_;  // a byte-level model may produce bytes that are not UTF-8
   StopTexts stops_;
 };
 
@@ -54,7 +54,7 @@ absl::StatusOr<Continuation> Continue(inference::InferenceModel& model, const te
   bool wanted = true;
   for (; result.tokens < options.tokens && wanted; ++result.tokens) {
     ZF_ASSIGN_OR_RETURN(std::vector<float> logits, model.NextLogits(tokens));
-    // A vocabulary that was rounded up has ids that occur in no text.
+    // A vocabulary that was rounded up has ids that no text contains.
     logits.resize(std::min(logits.size(), static_cast<size_t>(tokenizer.vocab())));
     const double uniform = static_cast<double>(random() >> 11) * 0x1p-53;
     const int32_t next = inference::SampleToken(std::move(logits), options.sampling, tokens, uniform);

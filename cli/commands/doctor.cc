@@ -31,7 +31,7 @@ using checkpoint::SafetensorsTensor;
 
 constexpr int64_t kMostBatchTokens = int64_t{1} << 28;
 constexpr int64_t kUncountedLabel = -100;
-constexpr double kMostUpdates = 1 << 24;  // counted exactly in fp32, which trainers keep them in
+constexpr double kMostUpdates = 1 << 24;  // trainers store the count in fp32, which is exact up to here
 constexpr char kInputs[] = "input_ids", kLabels[] = "labels";
 constexpr char kLoss[] = "loss", kNorm[] = "grad_norm", kStep[] = "step";
 constexpr char kGradients[] = "gradient", kUpdated[] = "updated";
@@ -66,14 +66,14 @@ double Norm(std::span<const float> values) {
   return std::sqrt(squares);
 }
 
-// What another trainer has written, by our table.
+// The tensors that another trainer has written, looked up by our tensor table.
 class Expectation {
  public:
   Expectation(std::string path, HuggingFaceSource source, const model::ModelSpec& spec,
               const model::HuggingFaceFormat& format)
       : path_(std::move(path)), source_(std::move(source)), spec_(spec), format_(format) {}
 
-  // Empty where the file has none under either name.
+  // The tensor's name in the file, with or without the format's prefix; empty if the file does not have it.
   std::string NameOf(const char* kind, const model::TensorSpec& tensor) const {
     const std::string bare = checkpoint::SourceName(format_, tensor);
     for (const std::string& name :
@@ -86,7 +86,7 @@ class Expectation {
     return std::any_of(spec_.tensors().begin(), spec_.tensors().end(),
                        [&](const model::TensorSpec& tensor) { return !NameOf(kind, tensor).empty(); });
   }
-  // Reads into the tensor's place of `flat`; false where the file has none.
+  // Reads the tensor into its place in `flat`; false if the file does not have it.
   absl::StatusOr<bool> Read(const char* kind, const model::TensorSpec& tensor, std::vector<float>& flat) const {
     const std::string name = NameOf(kind, tensor);
     if (name.empty()) return false;
@@ -94,7 +94,7 @@ class Expectation {
     ZF_RETURN_IF_ERROR(checkpoint::ReadSourceTensor(source_, name, format_, tensor, place));
     return true;
   }
-  // Where the file has an element of the tensor, such as "[3, 4]".
+  // The index of an element as the file has it, such as "[3, 4]".
   std::string PlaceOf(const model::TensorSpec& tensor, int64_t element) const {
     const std::vector<int64_t> shape = checkpoint::SourceShape(format_, tensor);
     if (shape.size() != 2) return absl::StrCat("[", element, "]");
@@ -110,7 +110,7 @@ class Expectation {
     ZF_RETURN_IF_ERROR(source_.Read(name, scalar ? std::vector<int64_t>() : std::vector<int64_t>{1}, {&value, 1}));
     return value;
   }
-  // DataLoss for a tensor that none of `kinds` and `numbers` is.
+  // DataLoss if the file has a tensor that is neither of one of `kinds` nor one of `numbers`.
   absl::Status CheckNames(const std::vector<std::string>& kinds, const std::set<std::string>& numbers) const {
     std::set<std::string> known = numbers;
     for (const model::TensorSpec& tensor : spec_.tensors()) {
@@ -156,11 +156,11 @@ class Examination {
     findings_.push_back(std::move(finding));
   }
 
-  // Tensors of which the file has `kind`. `least`: the size of an element below which differences are rounding.
-  // `before`, if given: both are compared by what they have changed it by.
+  // Compares the tensors that the file has of this kind. `least` is the size of an element below which differences are
+  // rounding. If `before` is given, the changes since `before` are compared, not the values.
   absl::Status CompareTensors(const char* kind, const Expectation& expect, bool head_first,
                               const std::vector<float>& ours, double least, const std::vector<float>* before) {
-    constexpr double kRoundedWeight = 2.4e-7;  // of a weight: twice the rounding of its update in fp32
+    constexpr double kRoundedWeight = 2.4e-7;  // relative to a weight: twice the rounding of its update in fp32
     DoctorFinding finding{.what = kind, .compared = 0, .beyond = 0, .largest = 0, .largest_name = "", .first = ""};
     std::vector<float> theirs(ours.size());
     std::vector<const model::TensorSpec*> order;
@@ -210,7 +210,8 @@ class Examination {
   std::vector<DoctorFinding> findings_;
 };
 
-// The optimizer's states before the step, all of them: a trainer that has none of a tensor's has to say so by zeros.
+// Reads the optimizer's states before the step. The file must have those of all tensors: a trainer without a state for
+// some tensor has to write zeros.
 absl::Status ReadStates(const std::string& path, const Expectation& state, const model::ModelSpec& spec,
                         const optim::OptimizerRow& row, inference::UpdateToDo& update) {
   ZF_ASSIGN_OR_RETURN(const double steps, state.Number(kStep));
@@ -219,7 +220,7 @@ absl::Status ReadStates(const std::string& path, const Expectation& state, const
         absl::StrFormat("%s: tensor '%s': must be a whole number from 0 to 2^24, got %g", path, kStep, steps));
   }
   update.updates = static_cast<int64_t>(steps);
-  const bool optional = row.HasKey("momentum") && update.optimizer.momentum() == 0;  // trainers keep no buffer then
+  const bool optional = row.HasKey("momentum") && update.optimizer.momentum() == 0;  // then trainers keep none
   for (size_t v = 1; v < row.vectors.size(); ++v) {
     for (const model::TensorSpec& tensor : spec.tensors()) {
       ZF_ASSIGN_OR_RETURN(const bool there, state.Read(row.vectors[v].name, tensor, update.states[v]));
@@ -230,7 +231,8 @@ absl::Status ReadStates(const std::string& path, const Expectation& state, const
   return absl::OkStatus();
 }
 
-// Beside the weights and the optimizer's states: the gradients, the weights before, and one kind of theirs.
+// Besides the weights and the optimizer's states, memory holds the gradients, the weights before the step, and one kind
+// of the other trainer's tensors.
 absl::Status CheckMemoryFor(int64_t parameters, size_t vectors) {
   const int64_t needed = parameters * static_cast<int64_t>((vectors + 3) * sizeof(float)), usable = UsableMemoryBytes();
   if (needed <= usable) return absl::OkStatus();
@@ -323,8 +325,8 @@ std::string DeviationText(const Deviation& deviation, const std::string& place) 
 }
 
 absl::StatusOr<std::vector<DoctorFinding>> Examine(const DoctorInput& input, device::Device& device) {
-  constexpr double kLeastPart = 1e-2;  // of the size of all: what is smaller is rounding of what cancels out
-  // The parser's check of a range lets nan through, beyond which every difference would be.
+  constexpr double kLeastPart = 1e-2;  // relative to the mean size of all gradients; below it, differences are rounding
+  // The parser's range check accepts nan, and every difference would be beyond that.
   if (std::isnan(input.tolerance)) return absl::InvalidArgumentError("--tolerance: must be 1e-09 to 1, got nan");
   ZF_ASSIGN_OR_RETURN(const v1::ModelConfig model, checkpoint::ReadHuggingFaceModel(input.checkpoint));
   ZF_ASSIGN_OR_RETURN(const model::ModelFamily* const family, model::FindModelFamily(model.family()));
@@ -372,7 +374,7 @@ absl::StatusOr<std::vector<DoctorFinding>> Examine(const DoctorInput& input, dev
   }
   ZF_RETURN_IF_ERROR(examination.CompareTensors(kGradients, expect, /*head_first=*/true, found->gradients,
                                                 kLeastPart * SizeOf(found->gradients), nullptr));
-  // From here on from their gradients, as far as they are there.
+  // From here on computed from the other trainer's gradients, as far as the file has them.
   for (const model::TensorSpec& tensor : spec.tensors()) {
     ZF_RETURN_IF_ERROR(expect.Read(kGradients, tensor, found->gradients).status());
   }

@@ -1,4 +1,4 @@
-// Planted faults are named where they are, and nothing is where there is none.
+// Planted faults are found where they are, and a step without faults has no findings.
 #include "cli/commands/doctor.h"
 
 #include <unistd.h>
@@ -68,7 +68,7 @@ class DoctorTest : public testing::Test {
   }
   void TearDown() override { ASSERT_TRUE(RemoveTree(dir_).ok()); }
 
-  // What a trainer that does everything right has.
+  // The numbers of a trainer that does everything right.
   struct Done {
     double loss, norm;
     std::vector<float> gradients, weights, exp_avg, exp_avg_sq;
@@ -88,7 +88,7 @@ class DoctorTest : public testing::Test {
     return {loss, norm, gradients, update.states[0], update.states[1], update.states[2]};
   }
 
-  // What the doctor finds in `done`: the first finding, or nothing.
+  // The doctor's first finding in `done`; empty if there is none.
   std::string FirstIn(const Done& done) {
     AddNumber("loss", static_cast<float>(done.loss));
     AddNumber("grad_norm", static_cast<float>(done.norm));
@@ -177,7 +177,7 @@ TEST_F(DoctorTest, NamesWhatIsWrong) {
   const auto scale = [](std::span<float> values, float factor) {
     for (float& value : values) value *= factor;
   };
-  // Everything after the gradients is as they make it.
+  // Computes everything after the gradients from them.
   const auto goes_on = [this](Done& done) { done = Updated(done.loss, done.gradients); };
   const std::vector<Plant> plants = {
       {"a loss that is summed", [](Done& d) { d.loss *= 10; }, "loss is "},

@@ -1,5 +1,5 @@
-// Checks of flags' values that the parser does not make itself; each is given to an option's check(). And how often one
-// is given.
+// Checks of flags' values that the parser does not have; each is passed to an option's check(). And flags that may be
+// repeated.
 #ifndef ZEROFLEET_CLI_COMMANDS_FLAG_CHECKS_H_
 #define ZEROFLEET_CLI_COMMANDS_FLAG_CHECKS_H_
 
@@ -7,22 +7,22 @@
 
 namespace zerofleet::cli {
 
-// A name that goes to terminals, pages and the labels of metrics: at most 200 bytes of UTF-8 without control
-// characters.
+// Accepts a name that is shown on terminals, on pages and in metrics' labels: at most 200 bytes of UTF-8 without
+// control characters.
 CLI::Validator PlainName();
 
-// A whole number from 0 to 2^64-1, in digits alone. The parser takes -1, and every number that is too large, for
-// 2^64-1.
+// Accepts a whole number from 0 to 2^64-1 in digits only. The parser by itself reads -1, and every number that is too
+// large, as 2^64-1.
 CLI::Validator WholeNumber();
 
-// A path whose directory is there: what is to be written is not put where a slip of the pen makes directories for it.
+// Accepts a path whose directory exists, so that a typing error does not create directories.
 CLI::Validator InDirectory();
 
-// A number from `least` to `most`. The parser's own range tells of 1e-9 as 0.000000, and takes nan.
+// Accepts a number from `least` to `most`. The parser's own range check prints 1e-9 as 0.000000, and accepts nan.
 CLI::Validator NumberFrom(double least, double most);
 
-// For a flag of a list: given several times, with one value each time. By itself the parser takes every word up to the
-// next flag, the positional arguments among them.
+// Makes the flag of a list take one value each time that it is given. By itself the parser takes every word up to the
+// next flag as a value, including positional arguments.
 CLI::Option* Repeatable(CLI::Option* option);
 
 }  // namespace zerofleet::cli

@@ -12,7 +12,7 @@ namespace zerofleet::cli {
 namespace {
 
 constexpr int kHelpIndent = 2, kHelpGap = 2;
-constexpr int kMostTitleColumns = 26;  // a longer one has a line of its own
+constexpr int kMostTitleColumns = 26;  // a longer title has a line of its own
 
 struct Entry {
   std::string title, text;
@@ -39,7 +39,7 @@ std::string Section(const std::string& heading, const std::vector<Entry>& entrie
   return text;
 }
 
-// The words of a command line; one in double quotes is one word.
+// The words of a command line; text in double quotes is one word.
 std::vector<std::string> Words(const std::string& line) {
   std::vector<std::string> words;
   std::string word;

@@ -11,8 +11,8 @@ namespace zerofleet::cli {
 
 std::string HelpText(const CommandInfo& command, const Terminal& terminal);
 
-// A command line in lines of at most `columns`, each but the last ending in a backslash, so that it can still be pasted
-// into a shell. Text in double quotes is not split.
+// Breaks a command line into lines of at most `columns`, each but the last ending in a backslash, so that it can still
+// be pasted into a shell. Text in double quotes is not split.
 std::string WrapCommandLine(const std::string& line, int columns, int indent);
 
 }  // namespace zerofleet::cli

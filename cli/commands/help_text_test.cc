@@ -1,4 +1,4 @@
-// Every command's help at every width: an example, no line too wide, and the contents.
+// Every command's help at every width: it has an example, no line is too wide, and nothing is missing.
 #include "cli/commands/help_text.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Who this process is and whom it trusts, as flags: --token-file and related flags. TLS files have flags of their own
-// (tls_flags.h). docs/security.md says what they protect.
+// Flags that say who this process is and whom it trusts: --token-file and related ones. TLS files have flags of their
+// own (tls_flags.h). docs/security.md says what they protect.
 #ifndef ZEROFLEET_CLI_COMMANDS_IDENTITY_FLAGS_H_
 #define ZEROFLEET_CLI_COMMANDS_IDENTITY_FLAGS_H_
 
@@ -24,7 +24,7 @@ void AddAccessFlags(CLI::App& command, AccessFlags& flags);
 // InvalidArgument, naming the flag, for an unsuitable token file or flags that conflict.
 absl::StatusOr<services::AccessOptions> ReadAccess(const AccessFlags& flags, const services::TlsFiles& tls);
 
-// What a client presents: the token in `path`, none if there is no path.
+// The token that a client presents: `path` names its file; no token if `path` is empty.
 void AddTokenFlag(CLI::App& command, std::string& path);
 absl::StatusOr<std::string> ReadToken(const std::string& path);
 

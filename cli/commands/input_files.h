@@ -1,4 +1,4 @@
-// The files that a command reads, which no file that it writes may be.
+// The files that a command reads, so that it writes none of them.
 #ifndef ZEROFLEET_CLI_COMMANDS_INPUT_FILES_H_
 #define ZEROFLEET_CLI_COMMANDS_INPUT_FILES_H_
 
@@ -11,11 +11,11 @@
 namespace zerofleet::cli {
 
 struct InputFile {
-  std::string path;  // of a directory: the files in it
+  std::string path;  // a file, or a directory that stands for the files in it
   std::string what;  // "the configuration"
 };
 
-// What a run reads: its configuration, data, tokenizer, and what it begins with.
+// The files that a run reads: its configuration, its data, its tokenizer, and the checkpoint in init_from.
 std::vector<InputFile> InputsOfRun(const std::string& config_path, const v1::Config& config);
 
 // InvalidArgument, naming `flag`, if the regular file at `output` is one of `inputs`, by whatever name or link.

@@ -1,4 +1,4 @@
-// What other launchers tell a process of its place by environment variables: torchrun's LOCAL_RANK and MASTER_ADDR,
+// The environment variables by which other launchers tell a process its place: torchrun's LOCAL_RANK and MASTER_ADDR,
 // Slurm's SLURM_LOCALID and SLURMD_NODENAME.
 //
 // A worker's number on its node and the node's name are taken from them. Its rank is not: the coordinator gives ranks,
@@ -17,7 +17,7 @@ namespace zerofleet::cli {
 
 inline constexpr int kMostLocalRank = 1023;
 
-// Each variable; empty if it is not set.
+// The variables' values; empty if one is not set.
 struct LaunchEnvironment {
   std::string local_rank = "";            // LOCAL_RANK: torchrun
   std::string local_world_size = "";      // LOCAL_WORLD_SIZE: torchrun
@@ -29,8 +29,9 @@ struct LaunchEnvironment {
   static LaunchEnvironment Current();
 };
 
-// The number of a worker on its node: `flag`, else LOCAL_RANK, else SLURM_LOCALID (under torchrun that srun started,
-// all workers of a node have the same one), else 0. InvalidArgument, naming the variable, if it is not a number.
+// The number of a worker on its node: `flag`, else LOCAL_RANK, else SLURM_LOCALID, else 0. LOCAL_RANK comes first
+// because all workers of a node share one SLURM_LOCALID if srun has started torchrun. InvalidArgument, naming the
+// variable, if it is not a number.
 absl::StatusOr<int> LocalRank(const LaunchEnvironment& environment, std::optional<int> flag);
 
 // The node that a worker is on, for the order of ranks: `flag`, else SLURMD_NODENAME; empty if neither says.
@@ -39,7 +40,7 @@ std::string NodeName(const LaunchEnvironment& environment, const std::string& fl
 // InvalidArgument if this process, which is to start `workers` workers of its node, is one of several there.
 absl::Status CheckAloneOnNode(const LaunchEnvironment& environment, int workers);
 
-// InvalidArgument unless `coordinator` is given; says what MASTER_ADDR is for where it is set.
+// InvalidArgument unless `coordinator` is given; the message explains MASTER_ADDR if that is set.
 absl::Status CheckCoordinatorGiven(const LaunchEnvironment& environment, const std::string& coordinator);
 
 }  // namespace zerofleet::cli

@@ -1,4 +1,4 @@
-// Which variable counts, and what is refused.
+// Which environment variable counts, and what is refused.
 #include "cli/commands/launch_environment.h"
 
 #include "gmock/gmock.h"

@@ -33,7 +33,7 @@ constexpr Item kEnvironment[] = {
     {"ZEROFLEET_LOG_LEVEL", "What --log-level says: debug, info, warning or error."},
 };
 
-// Text on separate lines, without escapes or requests.
+// `text` for a line of its own, so that roff finds neither escapes nor requests in it.
 std::string Escaped(const std::string& text) {
   std::string safe = absl::StrReplaceAll(text, {{"\\", "\\e"}, {"-", "\\-"}, {"\n", " "}});
   if (!safe.empty() && (safe[0] == '.' || safe[0] == '\'')) safe = "\\&" + safe;

@@ -8,7 +8,7 @@
 
 namespace zerofleet::cli {
 
-// In roff, for man(7). `version` is shown at the foot of the page.
+// The page in roff, with the macros of man(7). `version` is shown at the foot of the page.
 std::string ManPage(const CommandInfo& root, const std::string& version);
 
 }  // namespace zerofleet::cli

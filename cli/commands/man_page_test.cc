@@ -1,4 +1,4 @@
-// The manual page: every command and option, nothing that roff takes for a request.
+// The manual page: it has every command and option, and no text that roff would take for a request.
 #include "cli/commands/man_page.h"
 
 #include <sstream>

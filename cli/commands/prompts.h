@@ -1,4 +1,4 @@
-// Prompts of a file: one a line, or JSON lines.
+// Reads prompts from a file: one per line as text, or JSON lines.
 #ifndef ZEROFLEET_CLI_COMMANDS_PROMPTS_H_
 #define ZEROFLEET_CLI_COMMANDS_PROMPTS_H_
 
@@ -13,15 +13,15 @@ namespace zerofleet::cli {
 
 struct Prompt {
   std::string text;
-  nlohmann::ordered_json messages;  // a chat's, instead of `text`; null without
+  nlohmann::ordered_json messages;  // the messages of a chat, instead of `text`; null if there are none
 };
 
-// Lines that are not blank, each a prompt; or, if the first of them begins with "{", objects with `prompt`, a text, or
-// `messages`, a list as chat templates take it. Errors name the file, and the line: NotFound, DataLoss also if there is
-// no prompt.
+// Each line that is not blank is a prompt. If the first one begins with "{", each line is a JSON object with `prompt`,
+// a text, or `messages`, a list as chat templates take it. NotFound if there is no file; DataLoss, naming the line, for
+// a malformed one, and if there is no prompt.
 absl::StatusOr<std::vector<Prompt>> ReadPrompts(const std::string& path);
 
-// The same of a file's contents; errors begin with the line.
+// The prompts in a file's contents; errors begin with the line.
 absl::StatusOr<std::vector<Prompt>> ParsePrompts(std::string_view contents);
 
 }  // namespace zerofleet::cli

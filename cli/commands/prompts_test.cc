@@ -1,4 +1,4 @@
-// One prompt a line, or an object.
+// Prompts as lines of text, and as lines of JSON.
 #include "cli/commands/prompts.h"
 
 #include "gtest/gtest.h"

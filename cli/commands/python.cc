@@ -23,7 +23,7 @@ namespace {
 
 constexpr char kNameIt[] = "name the Python that has the package zerofleet with --python or $ZEROFLEET_PYTHON";
 
-// Whether it says that there is no such package; one that cannot be asked shows why when it is started.
+// Whether `python` says that it does not have the package. If it cannot be run at all, starting it will show why.
 bool LacksPackage(const std::string& python) {
   constexpr int kLacks = 41;
   std::string ask =

@@ -1,4 +1,4 @@
-// Handing a command line over to Python, where a run's model is a PyTorch module.
+// Hands a command line over to Python, for runs whose model is a PyTorch module.
 #ifndef ZEROFLEET_CLI_COMMANDS_PYTHON_H_
 #define ZEROFLEET_CLI_COMMANDS_PYTHON_H_
 
@@ -9,13 +9,15 @@
 
 namespace zerofleet::cli {
 
-// The interpreter: `given`, or what $ZEROFLEET_PYTHON says, or python3.
+// The interpreter: `given`, else $ZEROFLEET_PYTHON, else python3.
 std::string PythonOf(const std::string& given);
 
-// This process becomes `python` with these arguments. FailedPrecondition if it cannot be started.
+// Replaces this process by `python` with these arguments; returns only on failure. FailedPrecondition if it cannot be
+// started.
 absl::Status BecomePython(const std::string& python, const std::vector<std::string>& arguments);
 
-// This process becomes the package's command line in `python`. FailedPrecondition if it has no such package too.
+// Replaces this process by the package's command line in `python`. FailedPrecondition also if that Python does not have
+// the package.
 absl::Status BecomePackage(const std::string& python, const std::vector<std::string>& arguments);
 
 }  // namespace zerofleet::cli

@@ -1,4 +1,4 @@
-// A Python that cannot be taken is named, with what to do about it.
+// A Python that cannot be used is named in the error, with advice.
 #include "cli/commands/python.h"
 
 #include <gmock/gmock.h>

@@ -10,7 +10,7 @@ class App;
 
 namespace zerofleet::cli {
 
-// --run-name; the default is RunNameOf.
+// Adds --run-name; without it, callers use RunNameOf.
 void AddRunNameFlag(CLI::App& command, std::string& name);
 
 // The configuration file's name without its folder and extension: "tiny" for "examples/tiny.yaml".

@@ -20,7 +20,7 @@ namespace {
 
 using checkpoint::CommittedCheckpoint;
 
-// The oldest checkpoint with a receipt of all these steps.
+// The oldest checkpoint whose receipt covers all of `steps`; null if there is none.
 const CommittedCheckpoint* ReceiptOf(const std::vector<CommittedCheckpoint>& checkpoints, const StepRange& steps) {
   const CommittedCheckpoint* found = nullptr;
   for (const CommittedCheckpoint& each : checkpoints) {
@@ -46,8 +46,9 @@ std::string ReceiptsText(const std::vector<CommittedCheckpoint>& checkpoints) {
   return absl::StrCat("there are some of steps ", absl::StrJoin(ranges, ", "));
 }
 
-// What of a run's configuration decides its bits, beside the number of workers and the data's contents. What
-// docs/limits.md promises to change none is left out, and what only says when a run saves, looks and gives up.
+// The part of a run's configuration that decides its bits, next to the number of workers and the data's contents.
+// Removes the settings that change no bits according to docs/limits.md, and those that only say when a run saves,
+// evaluates or gives up.
 v1::Config WhatDecidesBits(v1::Config config) {
   config.clear_checkpoint();
   config.clear_restart();
@@ -57,7 +58,7 @@ v1::Config WhatDecidesBits(v1::Config config) {
   config.clear_memory();
   config.clear_activation();
   config.clear_buffers();
-  config.clear_ema();  // the average decides evaluations alone, which a receipt does not hold
+  config.clear_ema();  // the average only affects evaluations, which no receipt contains
   const v1::DelayedUpdateConfig delayed = config.offload().delayed_update();
   config.clear_offload();
   *config.mutable_offload()->mutable_delayed_update() = delayed;
@@ -66,7 +67,7 @@ v1::Config WhatDecidesBits(v1::Config config) {
   config.clear_agreement();
   config.clear_collectives();
   config.clear_init_from();
-  config.clear_tokens();  // steps have become of them
+  config.clear_tokens();  // already converted to steps
   config.mutable_parallel()->clear_workers();
   config.mutable_parallel()->clear_zero_stage();
   v1::DataConfig& data = *config.mutable_data();
@@ -78,8 +79,8 @@ v1::Config WhatDecidesBits(v1::Config config) {
   return config;
 }
 
-// How a checkpoint on the way was trained otherwise than the one with the receipt: "seed: 1, those after them with
-// seed: 2". Empty: not as far as is known.
+// How the steps before the checkpoint `on_the_way` were trained differently from those of the receipt: "seed: 1, those
+// after them with seed: 2". Empty if no difference is known.
 std::string OtherTraining(const v1::CheckpointManifest& on_the_way, const v1::CheckpointManifest& receipt) {
   std::vector<RunFile> runs(2);
   runs[0].start["config"] = ProtoToJson(WhatDecidesBits(on_the_way.config()));
@@ -96,7 +97,8 @@ std::string OtherTraining(const v1::CheckpointManifest& on_the_way, const v1::Ch
   return same ? "" : "other data than those after them";
 }
 
-// Whether a run may have gone on with fewer workers between two checkpoints that as many wrote, and with how many.
+// Whether a run may have had fewer workers for a while between two checkpoints that the same number wrote; and whether
+// it may have had `workers`.
 bool MayShrink(const v1::Config& config) {
   return config.restart().min_workers() > 0 && config.restart().min_workers() < config.parallel().workers();
 }
@@ -137,7 +139,7 @@ absl::StatusOr<RunSlice> FindSlice(const std::vector<CommittedCheckpoint>& check
   if (base != nullptr) {
     slice.base = base->path;
     slice.base_step = base->step;
-    if (base->step > 0) slice.base_workers = base->manifest.world_size();  // an import has none
+    if (base->step > 0) slice.base_workers = base->manifest.world_size();  // none for an imported checkpoint
   } else {
     const std::string& previous = receipt->manifest.receipt().previous_xxh3_128();
     slice.beginning_is_unknown =
@@ -191,7 +193,8 @@ absl::StatusOr<v1::Config> SliceConfig(const RunSlice& slice, int workers, const
   v1::Config config = slice.manifest.config();
   const int before = slice.manifest.world_size();
   if (workers == 0) workers = before;
-  // The receipt does not say which steps were done by `before`, and which by those that the run had on the way.
+  // The receipt does not say which steps were done by `before` workers, and which by the number that the run had
+  // earlier.
   const bool may_have_been = workers == slice.base_workers || (MayShrink(config) && IsWithinReach(config, workers));
   if (workers != before && !may_have_been && !coordinator::SumsInSampleOrder(config)) {
     return absl::InvalidArgumentError(absl::StrCat("--workers: the bits of reduce.order ", config.reduce().order(),
@@ -199,7 +202,7 @@ absl::StatusOr<v1::Config> SliceConfig(const RunSlice& slice, int workers, const
                                                    "; leave it out"));
   }
   config.mutable_parallel()->set_workers(workers);
-  // Which ranks are summed first was decided by the run's nodes, which are not this machine's.
+  // The run's nodes decided which ranks are summed first; this machine's must not.
   const int64_t team = slice.manifest.team();
   if (team > 0 && !coordinator::SumsInSampleOrder(config)) config.mutable_parallel()->set_team(absl::StrCat(team));
   config.mutable_checkpoint()->set_dir(dir);
@@ -212,7 +215,7 @@ absl::StatusOr<v1::Config> SliceConfig(const RunSlice& slice, int workers, const
   config.mutable_evaluate()->set_patience(0);
   config.mutable_data()->clear_validation();
   config.mutable_data()->clear_validation_sets();
-  config.mutable_data()->set_on_change("warn");  // those of the receipt count, not those of where the steps begin
+  config.mutable_data()->set_on_change("warn");  // the data must match the receipt, not the checkpoint to resume from
   config.set_on_divergence("stop");
   config.mutable_divergence()->set_spike_factor(0);
   return config;

@@ -1,4 +1,5 @@
-// Some steps of a run, as its checkpoints tell of them: where they can be done again from, and what they must give.
+// Some steps of a run, according to its checkpoints: the checkpoint from which they can be repeated, and the numbers
+// that they must give.
 #ifndef ZEROFLEET_CLI_COMMANDS_RUN_SLICE_H_
 #define ZEROFLEET_CLI_COMMANDS_RUN_SLICE_H_
 
@@ -15,36 +16,36 @@
 namespace zerofleet::cli {
 
 struct RunSlice {
-  std::string base;  // the step directory that the steps go on from; empty: they begin the run
+  std::string base;  // the step directory to resume from; empty: the run's beginning
   int64_t base_step = 0;
-  int base_workers = 0;                         // that wrote it; 0: none did
+  int base_workers = 0;                         // workers that wrote `base`; 0: none did
   std::string receipt;                          // the step directory whose manifest has the receipt
-  v1::CheckpointManifest manifest;              // that one
-  std::map<int64_t, v1::StepNumbers> expected;  // of the steps that are asked for
-  // No checkpoint before the steps is known, but the run may have begun with one that lies elsewhere.
+  v1::CheckpointManifest manifest;              // the manifest of `receipt`
+  std::map<int64_t, v1::StepNumbers> expected;  // by step, for the requested steps
+  // No checkpoint before the steps is known, but the run may have started from one in another directory.
   bool beginning_is_unknown = false;
 };
 
-// `checkpoints` as ListCheckpoints gives them. `from`: what the steps go on from; nothing: the newest checkpoint before
-// them, or the run's beginning. InvalidArgument if they have no receipt, or cannot be done again alone: also where the
-// configuration or the data changed on the way, as far as the checkpoints tell.
+// `checkpoints` is in the order of ListCheckpoints. `from` is the checkpoint to resume from; null: the newest one
+// before the steps, or the run's beginning. InvalidArgument if the steps have no receipt, or cannot be repeated on
+// their own, for example because the checkpoints show that the configuration or the data changed on the way.
 absl::StatusOr<RunSlice> FindSlice(const std::vector<checkpoint::CommittedCheckpoint>& checkpoints,
                                    const StepRange& steps, const checkpoint::CommittedCheckpoint* from = nullptr);
 
-// DataLoss, naming it, where the receipt of a checkpoint contradicts that of an earlier one. How many name the manifest
-// before them in the list.
+// Returns how many receipts name the manifest of an earlier checkpoint in the list. DataLoss, naming the checkpoint, if
+// its receipt contradicts that of an earlier one.
 absl::StatusOr<int> CheckReceipts(const std::vector<checkpoint::CommittedCheckpoint>& checkpoints);
 
-// The run's configuration for doing the slice again in `dir` with `workers` (0: as many as there were): nothing is
-// saved or evaluated, and its teams are those of the run's nodes. InvalidArgument for another number of workers where
-// that changes bits.
+// The run's configuration for repeating the slice in `dir` with `workers` (0: as many as wrote the receipt): without
+// saves and evaluations, and with the teams that the run's nodes formed. InvalidArgument for another number of workers
+// if that would change bits.
 absl::StatusOr<v1::Config> SliceConfig(const RunSlice& slice, int workers, const std::string& dir);
 
-// What to add to an error about steps done by `workers`: that they may have been done by another number, which the run
-// had at the slice's other end, or have begun elsewhere. Empty where neither can be.
+// What to add to an error about steps that were repeated by `workers`: the original steps may have been done by another
+// number of workers, or may have started from another checkpoint. Empty if neither can be the case.
 std::string OtherCauseText(const RunSlice& slice, int workers);
 
-// DataLoss for a step that has other numbers than its receipt.
+// DataLoss if the bits of a step's numbers differ from those of its receipt.
 absl::Status CompareStep(const v1::StepNumbers& expected, const v1::StepNumbers& found);
 
 }  // namespace zerofleet::cli

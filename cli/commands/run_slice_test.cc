@@ -1,4 +1,4 @@
-// Which steps can be done again, from where, and what betrays a change.
+// Which steps can be repeated, from where, and how changes on the way are found.
 #include "cli/commands/run_slice.h"
 
 #include "absl/strings/str_cat.h"
@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A run of 4 samples a step that was saved every 10 steps.
+// A run with 4 samples per step that was saved every 10 steps.
 std::vector<checkpoint::CommittedCheckpoint> RunSavedUpTo(int64_t steps) {
   std::vector<checkpoint::CommittedCheckpoint> newest_first;
   v1::Receipt receipt;
@@ -47,7 +47,7 @@ TEST(RunSliceTest, GoesOnFromTheNewestCheckpointBefore) {
   EXPECT_EQ(slice.receipt, "run/step-30");
   ASSERT_EQ(slice.expected.size(), 3u);
   EXPECT_EQ(slice.expected.at(25).loss_bits(), checkpoint::NumbersOf(25, 25.5, 1).loss_bits());
-  // A slice may reach over a checkpoint.
+  // A slice may span a checkpoint.
   slice = FindSlice(run, {20, 31}).value();
   EXPECT_EQ(slice.base, "run/step-10");
   EXPECT_EQ(slice.receipt, "run/step-40");
@@ -82,7 +82,7 @@ TEST(RunSliceTest, SaysWhatCannotBeDoneAgain) {
 TEST(RunSliceTest, ReceiptsAgree) {
   auto run = RunSavedUpTo(40);
   EXPECT_EQ(*CheckReceipts(run), 3);
-  run.erase(run.begin() + 1);  // the newest names it
+  run.erase(run.begin() + 1);  // the newest receipt names its manifest
   EXPECT_EQ(*CheckReceipts(run), 1);
   run[2].manifest.mutable_receipt()->mutable_steps(4)->set_grad_norm_bits(7);
   EXPECT_EQ(CheckReceipts(run).status().message(),
@@ -113,7 +113,7 @@ TEST(RunSliceTest, ANumberOfWorkersThatChangedIsTold) {
             "--steps: up to 20 were done by 2 workers and those up to 30 by 1, on which the bits of reduce.order ranks "
             "depend; ask for one part at a time");
   EXPECT_TRUE(FindSlice(run, {18, 20}).ok());
-  // Whether a step after 20 was still done by two is not known.
+  // It is not known whether two workers still did some steps after 20.
   const RunSlice slice = FindSlice(run, {21, 22}).value();
   EXPECT_EQ(SliceConfig(slice, 0, "d")->parallel().workers(), 1);
   EXPECT_EQ(SliceConfig(slice, 2, "d")->parallel().workers(), 2);
@@ -144,7 +144,7 @@ TEST(RunSliceTest, ARunMayHaveShrunkForAWhile) {
   EXPECT_EQ(OtherCauseText(FindSlice(run, {13, 14}).value(), 2), "");
 }
 
-// A resume that changes what is trained goes on from a checkpoint: the steps before it were done otherwise.
+// A resume may change the configuration: the steps before its checkpoint were trained differently.
 TEST(RunSliceTest, AnotherConfigurationOnTheWayIsTold) {
   auto run = RunSavedUpTo(40);
   for (auto& each : run) {
@@ -169,7 +169,7 @@ TEST(RunSliceTest, AnotherConfigurationOnTheWayIsTold) {
   EXPECT_EQ(ErrorOf(FindSlice(run, {18, 22})),
             "--steps: steps up to 20 were done with other data than those after them; ask for one part at a time");
   EXPECT_TRUE(FindSlice(run, {21, 32}).ok());
-  run[1].manifest.clear_data();  // not known
+  run[1].manifest.clear_data();  // the data are not known
   EXPECT_TRUE(FindSlice(run, {28, 32}).ok());
 }
 

@@ -14,9 +14,9 @@
 namespace zerofleet::cli {
 namespace {
 
-// Every step is decided once.
+// The op that runs once in every step.
 constexpr char kOncePerStep[] = "DecideStep";
-// What makes the state before the first step.
+// The ops that initialise the state before the first step.
 const std::set<std::string>& OpsAtStart() {
   static const auto& names = *new std::set<std::string>{"FillNormal", "Fill"};
   return names;
@@ -41,7 +41,7 @@ std::vector<RankProfile> ProfilesBetween(const Profiles& before, const Profiles&
   for (const auto& [name, figures] : after) {
     if (figures.count(kOncePerStep) > 0) names.push_back(name);
   }
-  // Numbers of processes, which the system gives in ascending order.
+  // The names are process ids, which the system assigns in ascending order, so this is the order of starts.
   std::sort(names.begin(), names.end(), [](const std::string& a, const std::string& b) {
     return a.size() != b.size() ? a.size() < b.size() : a < b;
   });
@@ -101,7 +101,7 @@ TextTable ProfileTable(const RankProfile& rank, double step_seconds) {
     ideal += op.ideal_seconds;
     flops += op.figures.flops;
     bytes += op.figures.bytes;
-    if (op.figures.seconds < 5e-5) continue;  // nothing to see in a tenth of a millisecond
+    if (op.figures.seconds < 5e-5) continue;  // would be shown as 0.0 ms
     table.Add({op.name, absl::StrFormat("%.0f", op.calls), absl::StrFormat("%.1f", op.figures.flops / 1e9),
                absl::StrFormat("%.0f", op.figures.bytes / 1e6), InMilliseconds(op.ideal_seconds),
                InMilliseconds(op.figures.seconds), Share(op.ideal_seconds, op.figures.seconds),

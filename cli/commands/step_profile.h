@@ -1,4 +1,5 @@
-// Where a step's time goes: what each rank's ops took (worker/device/profile), beside what they could take.
+// Where a step's time goes: how long each rank's ops took (worker/device/profile), beside how long they could ideally
+// take.
 #ifndef ZEROFLEET_CLI_COMMANDS_STEP_PROFILE_H_
 #define ZEROFLEET_CLI_COMMANDS_STEP_PROFILE_H_
 
@@ -14,12 +15,12 @@
 
 namespace zerofleet::cli {
 
-// What one rank's machine can do at most.
+// The highest rates that one rank can reach.
 struct StepCeilings {
   double flops_per_second = 0, bytes_per_second = 0;
 };
 
-// One op in an average step. Ideal: its products at the one ceiling or its bytes at the other, whichever is longer.
+// One op in an average step. Its ideal time is that of its FLOPs or its bytes at their ceiling, whichever is longer.
 struct ProfiledOp {
   std::string name;
   device::OpFigures figures;  // per step
@@ -29,18 +30,18 @@ struct ProfiledOp {
 };
 
 struct RankProfile {
-  std::vector<ProfiledOp> ops;             // the largest gap first; those of a step
-  std::map<std::string, double> at_start;  // seconds of ops that made the state, of `before` too
+  std::vector<ProfiledOp> ops;             // ops of a step, the largest gap first
+  std::map<std::string, double> at_start;  // seconds of ops that initialised the state, since the process started
   double steps = 0;
-  std::map<std::string, double> phases;  // seconds per step; phases may overlap
+  std::map<std::string, double> phases;  // seconds per step, by phase; phases may overlap
 };
 
-// By the name of a process's file: what its ops have taken so far.
+// What each process's ops have taken so far: by the name of the process's file, then by op.
 using Profiles = std::map<std::string, std::map<std::string, device::OpFigures>>;
 absl::StatusOr<Profiles> ReadProfiles(const std::string& folder);
 
-// What the processes that trained, those whose steps were decided, did from `before` to `after`, in the order in which
-// they were started.
+// What each process that trained did from `before` to `after`, in the order in which the processes were started.
+// Processes that decided no step have not trained, and are left out.
 std::vector<RankProfile> ProfilesBetween(const Profiles& before, const Profiles& after, const StepCeilings& ceilings);
 
 // Seconds per step of each phase, from a worker's metrics.

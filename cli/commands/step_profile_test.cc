@@ -1,4 +1,4 @@
-// From what processes counted to a table of a step.
+// From the ops that processes have counted to a table of a step.
 #include "cli/commands/step_profile.h"
 
 #include <gmock/gmock.h>
@@ -27,7 +27,7 @@ std::map<std::string, device::OpFigures> TwoStepsMore() {
 }
 
 TEST(StepProfileTest, FiguresArePerStepBesideTheLongerOfBothIdealTimes) {
-  const std::map<std::string, device::OpFigures> other = {{"LinearForward", {.calls = 1}}};  // has not trained
+  const std::map<std::string, device::OpFigures> other = {{"LinearForward", {.calls = 1}}};  // no step
   const std::vector<RankProfile> ranks =
       ProfilesBetween({{"999", WarmUp()}}, {{"1000", TwoStepsMore()}, {"998", other}, {"999", TwoStepsMore()}},
                       {.flops_per_second = 1e11, .bytes_per_second = 1e10});

@@ -9,12 +9,13 @@
 
 namespace zerofleet::cli {
 
-// Both included.
+// The steps from `first` to `last`, both included.
 struct StepRange {
   int64_t first = 0, last = 0;
 };
 
-// "10-12", or "10" for that one alone. InvalidArgument, naming `flag`, otherwise or for more than `most` steps.
+// Parses "10-12", or "10" for a single step. InvalidArgument, naming `flag`, for other text and for more than `most`
+// steps.
 absl::StatusOr<StepRange> ParseStepRange(const std::string& flag, const std::string& text, int64_t most);
 
 }  // namespace zerofleet::cli

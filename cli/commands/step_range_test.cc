@@ -1,4 +1,4 @@
-// Ranges of steps, and what is none.
+// Ranges of steps, and texts that are none.
 #include "cli/commands/step_range.h"
 
 #include "gmock/gmock.h"

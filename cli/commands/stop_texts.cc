@@ -1,4 +1,4 @@
-// The end of what has arrived, held against the beginnings of texts; see stop_texts.h.
+// Compares the end of the text so far with the beginnings of the stop texts; see stop_texts.h.
 #include "cli/commands/stop_texts.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Text that is shown until one of several texts occurs in it.
+// Passes on text until one of several stop texts occurs in it.
 #ifndef ZEROFLEET_CLI_COMMANDS_STOP_TEXTS_H_
 #define ZEROFLEET_CLI_COMMANDS_STOP_TEXTS_H_
 
@@ -13,9 +13,10 @@ class StopTexts {
   // None of `stops` is empty.
   explicit StopTexts(std::vector<std::string> stops) : stops_(std::move(stops)) {}
 
-  // What can be shown once `text` has arrived: what may begin one of the texts is held back. Nothing after `stopped`.
+  // The text that can be shown once `text` has arrived; an end that may begin a stop text is held back. Empty once
+  // `stopped`.
   std::string Add(std::string_view text);
-  // What was held back, if none of the texts came.
+  // The text that was held back, if no stop text has followed.
   std::string Finish();
   bool stopped() const { return stopped_; }
 

@@ -1,4 +1,4 @@
-// Texts that stop, whole, in parts and almost.
+// Stop texts that arrive whole, in parts, and incompletely.
 #include "cli/commands/stop_texts.h"
 
 #include "gtest/gtest.h"

@@ -25,7 +25,7 @@ namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
-// At commas that are outside of brackets and quotes.
+// Splits `text` at commas outside brackets and quotes.
 std::vector<std::string> SplitValues(const std::string& text) {
   std::vector<std::string> values = {""};
   int depth = 0;
@@ -51,13 +51,13 @@ std::vector<std::string> SplitValues(const std::string& text) {
 
 std::string LastWord(const std::string& key) { return key.substr(key.rfind('.') + 1); }
 
-// What names and the table call the axis's key.
+// The axis's key as it appears in names and in the table.
 std::string AxisName(const GridAxis& axis, const std::vector<GridAxis>& axes) {
   const auto same = [&](const GridAxis& other) { return LastWord(other.key) == LastWord(axis.key); };
   return std::count_if(axes.begin(), axes.end(), same) > 1 ? axis.key : LastWord(axis.key);
 }
 
-// What is no letter, digit, dot, plus or minus becomes a dash.
+// Replaces everything but letters, digits, dots, plus and minus by a dash.
 std::string FileSafe(std::string text) {
   for (char& c : text) {
     if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '+' && c != '-') c = '-';
@@ -65,8 +65,8 @@ std::string FileSafe(std::string text) {
   return text;
 }
 
-// Compares with what the run was started with. A fraction that the plan chooses is known to the run alone, and so are a
-// foreign model's parts.
+// Compares `config` with the one that the run was started with. A planned offload.fraction and a foreign model's record
+// are not compared, since only the run knows them.
 absl::Status CheckSameConfig(const RunFile& run, const v1::Config& config) {
   if (!run.start.is_object() || !run.start.contains("config")) return absl::OkStatus();
   std::vector<RunFile> runs(2);
@@ -125,7 +125,7 @@ absl::StatusOr<std::vector<SweepRun>> SweepRuns(const std::vector<GridAxis>& axe
     }
     runs = std::move(more);
   }
-  // Names that differ in what no file's name can have are told apart by their numbers.
+  // Names that are the same after FileSafe get the run's number.
   std::set<std::string> names;
   for (size_t i = 0; i < runs.size(); ++i) {
     if (!names.insert(runs[i].name).second) absl::StrAppend(&runs[i].name, "_", i);
@@ -142,7 +142,7 @@ absl::StatusOr<SweepOutcome> OutcomeOf(const std::string& report_path, const v1:
   if (run->steps.empty()) return outcome;
   outcome.steps = run->steps.rbegin()->first;
   outcome.loss = run->steps.rbegin()->second.loss;
-  // An older report does not say whether its run was stopped.
+  // Reports of old versions do not say whether their run was stopped.
   const nlohmann::json& end = run->end;
   const bool says = end.is_object() && end.contains("stopped") && end["stopped"].is_boolean();
   const bool stopped = says ? end["stopped"].get<bool>() : outcome.steps < config.steps();

@@ -1,4 +1,4 @@
-// Combinations in order, names that are files', the table's order.
+// The order of combinations, names that can be file names, the order of the table.
 #include "cli/commands/sweep.h"
 
 #include <unistd.h>
@@ -63,7 +63,7 @@ TEST(Sweep, KeysWithTheSameLastWordAreCalledInFull) {
   EXPECT_THAT(table, HasSubstr("  beta1"));
 }
 
-// A report on the disk, and what a sweep makes of it.
+// Writes a report to disk, for a sweep to read its outcome.
 class SweepOutcomeTest : public testing::Test {
  protected:
   SweepOutcomeTest() {
@@ -89,7 +89,7 @@ class SweepOutcomeTest : public testing::Test {
 TEST_F(SweepOutcomeTest, IsThatOfTheSameConfigurationAlone) {
   EXPECT_EQ(OutcomeOf("/nowhere", config_)->steps, 0);
   v1::Config other = config_;
-  other.mutable_checkpoint()->set_dir("./sweep/a");  // another way to say it
+  other.mutable_checkpoint()->set_dir("./sweep/a");  // another spelling of the same directory
   EXPECT_EQ(OfReport(other, Step(2))->steps, 2);
   other.mutable_optimizer()->set_learning_rate(0.5);
   config_.mutable_optimizer()->set_learning_rate(0.25);
@@ -111,8 +111,8 @@ TEST_F(SweepOutcomeTest, AFractionThatThePlanChoseIsTheSame) {
 TEST_F(SweepOutcomeTest, HasEndedUnlessItWasStopped) {
   EXPECT_FALSE(OfReport(config_, Step(2))->ended);
   EXPECT_FALSE(OfReport(config_, Step(2) + End(R"(,"stopped":true)"))->ended);
-  EXPECT_TRUE(OfReport(config_, Step(2) + End(R"(,"stopped":false)"))->ended);  // evaluate.patience was over
-  EXPECT_FALSE(OfReport(config_, Step(2) + End(""))->ended);                    // of an older version
+  EXPECT_TRUE(OfReport(config_, Step(2) + End(R"(,"stopped":false)"))->ended);  // ended by evaluate.patience
+  EXPECT_FALSE(OfReport(config_, Step(2) + End(""))->ended);                    // a report of an old version
   EXPECT_TRUE(OfReport(config_, Step(4) + End(""))->ended);
 }
 

@@ -15,9 +15,9 @@ namespace zerofleet::cli {
 void AddServerTlsFlags(CLI::App& command, services::TlsFiles& files);
 void AddClientTlsFlags(CLI::App& command, services::TlsFiles& files);
 
-// --metrics-tls, of both sides; after --metrics-port, which it needs.
+// Adds --metrics-tls, for coordinators and workers. To be called after --metrics-port was added, which the flag needs.
 void AddMetricsTlsFlag(CLI::App& command, bool& asked);
-// What metrics are served with. InvalidArgument if TLS is asked for without the files that it takes.
+// The TLS files to serve metrics with. InvalidArgument if `asked` without the files that TLS needs.
 absl::StatusOr<services::TlsFiles> MetricsTls(bool asked, const services::TlsFiles& files);
 
 }  // namespace zerofleet::cli

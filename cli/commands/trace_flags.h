@@ -1,4 +1,4 @@
-// --trace and --trace-steps of train and worker.
+// The flags --trace and --trace-steps of `train` and `worker`.
 #ifndef ZEROFLEET_CLI_COMMANDS_TRACE_FLAGS_H_
 #define ZEROFLEET_CLI_COMMANDS_TRACE_FLAGS_H_
 
@@ -11,13 +11,13 @@
 
 namespace zerofleet::cli {
 
-// `what` is written to the file, for the help. Either needs the other.
+// `what` says in the help what the file will contain. Each of the two flags needs the other.
 void AddTraceFlags(CLI::App& command, const std::string& what, std::string& file, std::string& steps);
 
-// The value of --trace-steps, which errors name; nothing where neither flag was given.
+// The steps that --trace-steps gives; nothing if neither flag was given. Errors name the flag.
 absl::StatusOr<std::optional<StepRange>> TracedStepsOf(const std::string& file, const std::string& steps);
 
-// The file of one of several workers with the same flags: "a/rank.json" -> "a/rank-2.json".
+// The trace file of worker `number` among several with the same flags: "a/rank.json" -> "a/rank-2.json".
 std::string TraceOfWorker(const std::string& file, int number);
 
 }  // namespace zerofleet::cli

@@ -1,4 +1,4 @@
-// Which steps are traced, and into which file of several workers.
+// Which steps are traced, and the file name of each of several workers.
 #include "cli/commands/trace_flags.h"
 
 #include "gtest/gtest.h"

@@ -131,8 +131,7 @@ TEST_F(LocalWorkersTest, NotOnceTheRunIsOver) {
 }
 
 TEST_F(LocalWorkersTest, ASignalIsPassedOnAndNobodyIsStartedAgain) {
-  kill(getpid(),
-       SIGTERM);  // the signal is blocked and stays pending until the loop runs, when the children have been started
+  kill(getpid(), SIGTERM);  // blocked, so it stays pending until the children have been started and the loop runs
   EXPECT_EQ(Run({"WaitsForSigterm"}).value(), 143);
   EXPECT_EQ(starts_, 1);
 }
