@@ -1,4 +1,4 @@
-// Ops that note who writes and who reads which address; see allocation_trace.h.
+// Ops that record which addresses they write and read; see allocation_trace.h.
 #include "bench/allocation_trace.h"
 
 #include <algorithm>
@@ -19,12 +19,13 @@ using device::Tensor;
 
 constexpr int64_t kPlaceAlignment = 64;
 
-// One tensor's life, in numbers of ops.
+// One tensor's life, from op `first` to op `last`.
 struct Life {
   int64_t bytes, first, last;
 };
 
-// A tensor lives from the op that overwrites its address to the last that reads it before the next overwriting.
+// Collects the lives of tensors: each lives from the op that overwrites its address to the last op that reads it before
+// the next overwrite.
 class Lives {
  public:
   void NextOp() { ++op_; }
@@ -34,7 +35,7 @@ class Lives {
     lives_.push_back({bytes, op_, op_});
   }
   void Read(const void* address) {
-    const auto found = at_.find(address);  // parameters and tokens are not of the trace
+    const auto found = at_.find(address);  // parameters and tokens are not traced
     if (found != at_.end()) lives_[found->second].last = op_;
   }
 
@@ -44,7 +45,7 @@ class Lives {
   }
   void End(size_t life) { lives_[life].last = op_; }
 
-  // What is alive now ends: nothing is kept from step to step.
+  // Ends the lives of all tensors: nothing is kept from step to step.
   void Forget() { at_.clear(); }
 
   std::vector<AllocationEvent> Events() const {
@@ -59,7 +60,7 @@ class Lives {
       events.push_back({lives_[i].last, true, static_cast<int64_t>(i)});
     }
     std::stable_sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
-      return a.op != b.op ? a.op < b.op : a.ends < b.ends;  // an op's results are made before its inputs are given back
+      return a.op != b.op ? a.op < b.op : a.ends < b.ends;  // an op's results are allocated before its inputs are freed
     });
     std::vector<AllocationEvent> trace;
     trace.reserve(events.size());
@@ -151,7 +152,7 @@ class TracingOps : public device::DryOps {
   Lives& lives_;
 };
 
-// A device whose ops take notes.
+// A device whose ops record what they write and read.
 class TracingDevice : public device::DryDevice {
  public:
   explicit TracingDevice(Lives& lives) : ops_(lives) {}
@@ -161,7 +162,7 @@ class TracingDevice : public device::DryDevice {
   TracingOps ops_;
 };
 
-// Units of stage 3: gathered for a use, their gradients whole until they are delivered and split from then on.
+// Units of stage 3: gathered for each use; their gradients are whole until they are delivered, and shards from then on.
 class SplitUnits : public model::ParameterSource {
  public:
   SplitUnits(const model::ModelSpec& spec, const TrainingShape& shape, Lives& lives)
@@ -209,8 +210,8 @@ absl::StatusOr<std::vector<AllocationEvent>> TraceTraining(const TrainingShape& 
       const std::unique_ptr<model::Model> model,
       model::Model::Create(shape.model, {shape.dtype, shape.sequences, longest, shape.checkpointing}, device));
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<device::Stream> stream, device.CreateStream());
-  // Addresses are told apart and never read. These are odd; those of parameters, counted in elements of two bytes, are
-  // even.
+  // Addresses are compared but never read. Those of activations are odd; those of parameters, in elements of two bytes,
+  // are even.
   std::byte* const activations = static_cast<std::byte*>(device::DryDevice::Address()) + 1;
   model->SetMemory({.activations = activations, .scratch = activations + model->ActivationBytes()});
   const int32_t* const tokens = static_cast<int32_t*>(device::DryDevice::Address());
@@ -241,7 +242,7 @@ int64_t PeakBytes(const std::vector<AllocationEvent>& trace) {
 
 int64_t PlacedBytes(const std::vector<AllocationEvent>& trace) {
   struct Placed {
-    int64_t bytes, begin, end;  // in events
+    int64_t bytes, begin, end;  // `begin` and `end` are numbers of events
     int64_t offset = 0;
   };
   std::unordered_map<int64_t, Placed> lives;
@@ -258,7 +259,7 @@ int64_t PlacedBytes(const std::vector<AllocationEvent>& trace) {
   std::sort(tensors.begin(), tensors.end(), [](const Placed& a, const Placed& b) {
     return a.bytes != b.bytes ? a.bytes > b.bytes : a.begin < b.begin;
   });
-  std::vector<Placed> placed;  // by offset
+  std::vector<Placed> placed;  // sorted by offset
   int64_t arena = 0;
   for (Placed& tensor : tensors) {
     for (const Placed& other : placed) {

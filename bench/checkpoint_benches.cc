@@ -1,4 +1,4 @@
-// A shard written, read, and a plain file of its size; see checkpoint_benches.h.
+// Writes and reads a shard, and writes a plain file of its size; see checkpoint_benches.h.
 #include "bench/checkpoint_benches.h"
 
 #include <algorithm>

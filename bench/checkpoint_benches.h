@@ -1,8 +1,8 @@
-// Speed of writing and reading one rank's shard of a checkpoint, against the disk's own. `zerofleet bench checkpoint`
-// prints it.
+// The speed of writing and reading one rank's shard of a checkpoint, against that of the disk itself. `zerofleet bench
+// checkpoint` prints it.
 //
-// Writing ends when the bytes are durable. Reading copies, hashes and checks, as a resume does; what was just written
-// is read from the page cache, so it is the speed of the reader, not of a cold disk.
+// Writing includes making the bytes durable. Reading copies, hashes and checks, as a resume does; the file was just
+// written and comes from the page cache, so this is the speed of the reader, not of a cold disk.
 #ifndef ZEROFLEET_BENCH_CHECKPOINT_BENCHES_H_
 #define ZEROFLEET_BENCH_CHECKPOINT_BENCHES_H_
 
@@ -14,8 +14,8 @@
 namespace zerofleet::bench {
 
 struct CheckpointBenchOptions {
-  std::string directory;      // on the disk to measure; what is written there is removed
-  int64_t bytes = 512 << 20;  // of the shard's data, AdamW's
+  std::string directory;      // on the disk to measure; files that are written there are removed
+  int64_t bytes = 512 << 20;  // bytes of the shard's data, which are AdamW's states
 };
 
 struct CheckpointRate {

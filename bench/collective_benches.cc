@@ -33,19 +33,19 @@ constexpr int kMaxAddressBytes = 8192;
 constexpr const char* kOneTeamGroup = "one team";
 constexpr const char* kTeamsGroup = "teams";
 
-// The same on every rank.
+// The results, the same on every rank.
 struct Figures {
   char backend[32];
-  double seconds[kMaxResults];  // of the slowest rank, in the best round
+  double seconds[kMaxResults];  // by case: the slowest rank's time in the best round
   double memory_bytes_per_second;
 };
 
-// In memory shared by the ranks of one machine; initially zero.
+// Lies in memory that the ranks of one machine share; initially zero.
 struct Board {
   std::atomic<int> arrived, failed;
   int address_bytes[kMaxRanks];
   char addresses[kMaxRanks][kMaxAddressBytes];
-  Figures figures;  // rank 0's
+  Figures figures;  // written by rank 0
 
   // Waits until all ranks have written their addresses. Returns false when a rank has failed.
   bool Meet(int ranks) {
@@ -59,12 +59,12 @@ struct Case {
   collective::Operation operation;
   device::DType dtype;
   int64_t bytes;
-  bool teams;  // in two levels
+  bool teams;  // whether teams are measured, in two levels
 };
 
-// The same ranks twice.
+// Two communicators of the same ranks.
 struct Communicators {
-  std::unique_ptr<collective::Communicator> one_team, teams;  // teams: null without them
+  std::unique_ptr<collective::Communicator> one_team, teams;  // `teams` is null if options.team is 0
 };
 
 std::vector<Case> Cases(const CollectiveBenchOptions& options) {
@@ -74,7 +74,7 @@ std::vector<Case> Cases(const CollectiveBenchOptions& options) {
                                             collective::Operation::kAllReduce}) {
       for (device::DType dtype : {device::DType::kF32, device::DType::kBF16}) {
         if (operation == collective::Operation::kAllGather && dtype == device::DType::kBF16)
-          continue;  // the bytes are the same
+          continue;  // a gather moves the same bytes in every type
         cases.push_back({operation, dtype, bytes, false});
         if (options.team > 0) cases.push_back({operation, dtype, bytes, true});
       }
@@ -83,14 +83,14 @@ std::vector<Case> Cases(const CollectiveBenchOptions& options) {
   return cases;
 }
 
-// Every rank's number, by rank; no rank continues before all have arrived.
+// Gathers one number from every rank, by rank. Also a barrier: no rank continues before all have arrived.
 absl::StatusOr<std::vector<double>> GatherFromRanks(collective::Communicator& communicator, double mine) {
   std::vector<double> all(communicator.size());
   ZF_RETURN_IF_ERROR(communicator.AllGatherBytes(&mine, all.data(), sizeof mine, "bench").Wait());
   return all;
 }
 
-// The memory bandwidth when every rank runs this at once, summed over ranks; each rank's best of a few rounds.
+// The memory bandwidth while all ranks measure at once, summed over ranks; each rank's best of a few rounds counts.
 absl::StatusOr<double> MeasureMemory(collective::Communicator& communicator) {
   const int64_t count = 16 << 20;
   const std::unique_ptr<float[]> a(new float[count]), b(new float[count]), c(new float[count]);
@@ -134,7 +134,7 @@ absl::Status Measure(const Communicators& communicators, const CollectiveBenchOp
   std::vector<float> full(largest, 1.0f), shard(largest / communicator.size() + 1, 1.0f);
   for (size_t i = 0; i < cases.size(); i++) {
     double best = 0;
-    for (int round = -1; round < options.rounds; round++) {  // the first warms up
+    for (int round = -1; round < options.rounds; round++) {  // the first round warms up
       ZF_RETURN_IF_ERROR(GatherFromRanks(communicator, 0).status());
       collective::Communicator& measured = cases[i].teams ? *communicators.teams : communicator;
       ZF_ASSIGN_OR_RETURN(const double mine, TimeCase(measured, cases[i], full.data(), shard.data()));
@@ -206,7 +206,7 @@ absl::Status RunRank(Board& board, const CollectiveBenchOptions& options, int ra
   return absl::OkStatus();
 }
 
-// Waits for the children. The first that fails is the error; the others, which would wait for it, are killed.
+// Waits for the children. Returns the error of the first that fails, and kills the others, which would wait for it.
 absl::Status Collect(std::vector<pid_t> children) {
   absl::Status result;
   for (size_t left = children.size(); left > 0; absl::SleepFor(absl::Milliseconds(5))) {

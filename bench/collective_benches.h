@@ -1,4 +1,4 @@
-// Bandwidth of the collectives between processes, of this machine or of several, next to the memory bandwidth.
+// The bandwidth of collectives between processes, on this machine or on several, next to the memory bandwidth.
 // `zerofleet bench collectives` prints it.
 //
 // Bus bandwidth as nccl-tests defines it: bytes / seconds * (n-1)/n for an all-gather and a reduce-scatter, twice
@@ -32,11 +32,11 @@ struct CollectiveRate {
   std::string backend;
   collective::Operation operation;
   device::DType dtype;
-  int ranks, team;  // ranks per team: all of them in one level
+  int ranks, team;  // ranks per team: all ranks if there is one level
   int64_t bytes;
   double seconds;
   double bus_bytes_per_second;
-  double memory_bytes_per_second;  // a[i] = b[i] + c[i] on all ranks at once, three streams, summed over ranks
+  double memory_bytes_per_second;  // of a[i] = b[i] + c[i] (three streams) on all ranks at once, summed over ranks
 };
 
 // Forks one process per rank, so the caller must have no threads whose locks matter. A rank that fails is reported as
@@ -45,8 +45,8 @@ absl::StatusOr<std::vector<CollectiveRate>> BenchCollectives(const CollectiveBen
 
 // One rank of a group whose ranks run on several hosts, in this process: it meets the others at `meeting_place`, the
 // HOST:PORT of a RendezvousServer (services/session/rendezvous.h), which also says how many there are. `host` is this
-// one's name, for messages; `cancelled` is asked while waiting for the others. Unavailable when one of them leaves
-// early. Every rank returns the same.
+// host's name, for messages; `cancelled` is polled while waiting for the others. Unavailable if a rank leaves early.
+// Every rank returns the same figures.
 absl::StatusOr<std::vector<CollectiveRate>> BenchCollectivesAcrossHosts(const CollectiveBenchOptions& options,
                                                                         const std::string& meeting_place,
                                                                         const std::string& host,

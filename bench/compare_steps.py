@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Tokens per second of several configurations of one model, in turn: how many the first trains for each of another.
+"""Compares the tokens per second of several configurations of one model, run in turn.
 
   bench/compare_steps.py [--rounds 5] NAME[:KEY=VALUE[,KEY=VALUE...]] ... [-- FLAGS of `zerofleet bench step`]
 
   bench/compare_steps.py data tensor:parallel.tensor=2 sequence:parallel.tensor=2,parallel.sequence=true -- --preset gpt2-124m --steps 2
 
-Each round runs `zerofleet bench step` once for every configuration, every second round in the opposite order, so that a machine that slows down
-does so for all. A ratio is of two runs of the same round, tokens/s over those of the first configuration. Prints a Markdown table of
-medians, with the smallest and the largest ratio. ZEROFLEET names the binary.
+Each round runs `zerofleet bench step` once for every configuration, and every second round in the opposite order, so that a machine that
+slows down does so for all. A ratio is the tokens/s of one run over those of the first configuration's run in the same round. Prints a
+Markdown table of medians, with the smallest and the largest ratio. ZEROFLEET names the binary.
 """
 import argparse
 import json

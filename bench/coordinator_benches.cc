@@ -20,16 +20,17 @@
 namespace zerofleet::bench {
 namespace {
 
-// A file of the process's in /proc, whose size is not known before it is read. Empty if there is none.
+// The text of a process's file in /proc, whose size is not known before it is read. Empty if there is none.
 std::string ProcText(pid_t pid, const char* name) {
   std::ifstream file(absl::StrCat("/proc/", pid, "/", name));
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// Seconds of processor time that the process has used, of all its threads.
+// Seconds of processor time that all threads of the process have used.
 absl::StatusOr<double> ProcessorSeconds(pid_t pid) {
   const std::string text = ProcText(pid, "stat");
-  // After the name, which may have spaces: the state, and from there the 12th and 13th are user and system time.
+  // The name may contain spaces, so count from behind it: the first word is the state, the 12th and 13th are user and
+  // system time.
   const std::vector<std::string> words =
       absl::StrSplit(text.substr(std::min(text.size(), text.rfind(')') + 1)), ' ', absl::SkipEmpty());
   int64_t user = 0, system = 0;
@@ -39,7 +40,7 @@ absl::StatusOr<double> ProcessorSeconds(pid_t pid) {
   return static_cast<double>(user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
-// A row of the process's status, "VmRSS" or "VmHWM".
+// The bytes in a row of the process's status, "VmRSS" or "VmHWM".
 absl::StatusOr<int64_t> MemoryBytes(pid_t pid, const std::string& row) {
   const std::string text = ProcText(pid, "status");
   for (const std::string& line : std::vector<std::string>(absl::StrSplit(text, '\n'))) {
@@ -61,13 +62,13 @@ absl::Status CheckOptions(const CoordinatorBenchOptions& options) {
       "losses as members, and a positive rate and duration of heartbeats");
 }
 
-// Loses one member after another; a new spare comes for each.
+// Loses one member after another, and adds a new spare for each.
 absl::Status Lose(const CoordinatorBenchOptions& options, services::SessionSwarm& swarm,
                   services::SessionSwarm::View view, CoordinatorRate& rate) {
   std::vector<double> seconds;
   for (int loss = 0; loss < options.losses; ++loss) {
     const double began = Clock::Real().MonotonicSeconds();
-    ZF_RETURN_IF_ERROR(swarm.Break(loss));  // another each time: one rank lost again and again ends a run
+    ZF_RETURN_IF_ERROR(swarm.Break(loss));  // another member each time: losing the same rank again and again ends a run
     ZF_ASSIGN_OR_RETURN(view, swarm.AwaitView(options.members, view.generation));
     seconds.push_back(view.assigned - began);
     ZF_RETURN_IF_ERROR(swarm.Add());

@@ -13,7 +13,7 @@
 namespace zerofleet::bench {
 namespace {
 
-constexpr int kMembers = 70;  // more than an assignment names
+constexpr int kMembers = 70;  // more members than an assignment names
 
 TEST(CoordinatorBenches, FormsALargeFleetAgainAndAgain) {
   const std::string directory = JoinPath(::testing::TempDir(), absl::StrCat("zerofleet_coordinator_bench_", getpid()));

@@ -16,10 +16,10 @@
 namespace zerofleet::bench {
 namespace {
 
-constexpr int64_t kVocab = 50257;   // GPT-2's
-constexpr int64_t kDocument = 500;  // tokens, its end included
+constexpr int64_t kVocab = 50257;   // GPT-2's vocabulary
+constexpr int64_t kDocument = 500;  // tokens in a document, its end included
 constexpr uint16_t kEnd = 1;
-// A tokenizer of two tokens, of which the second ends a text.
+// A tokenizer with two tokens; the second one ends a text.
 constexpr char kTokenizer[] =
     R"({"added_tokens":[{"id":1,"content":"<|endoftext|>","single_word":false,"lstrip":false,)"
     R"("rstrip":false,"normalized":false,"special":true}],)"
@@ -34,7 +34,7 @@ absl::Status WriteTokens(const std::string& path, int64_t count) {
   return file->Write(std::as_bytes(std::span(tokens)));
 }
 
-// Seconds of the fastest round, in which `read(batch)` makes each batch once.
+// Seconds of the fastest round; a round calls `read` once for each batch.
 template <typename Read>
 absl::StatusOr<double> BestSeconds(int rounds, int64_t batches, Read read) {
   double best = 0;

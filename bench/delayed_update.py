@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The delayed parameter update (ZeRO-Offload §5.2) against none, on a real text: losses, their difference at the end, and a plot.
+"""Trains with and without the delayed parameter update (ZeRO-Offload §5.2) on a real text: losses, their final difference, a plot.
 
   bench/delayed_update.py TEXT [--steps 2000] [--after 40] [--set optimizer.beta1=0.5] [--resume STEP_DIR] [--svg docs/delayed_update.svg] > table.md
 
 Trains the same small model three times, with the same seed and the same batches: without delay, with the paper's rule, and looking ahead; the
-last twentieth of the text is held back. Two runs of the delayed kind differ from the undelayed one by chance as well, so another run without
-delay, of another seed, says how much that is (--no-seed leaves it out). --set changes a key of all of them; --resume starts them from a checkpoint of step 0, as `checkpoint import` makes.
-Prints a Markdown table: the mean training loss of the last 100 steps and the loss on the held-back text. ZEROFLEET names the binary.
+last twentieth of the text is held back. The delayed runs also differ from the undelayed one by chance; a further run without delay and with
+another seed shows by how much (--no-seed leaves it out). --set changes a key of all runs; --resume starts them from a checkpoint of step 0,
+such as `checkpoint import` makes. Prints a Markdown table: the mean training loss of the last 100 steps and the loss on the held-back text. ZEROFLEET names the binary.
 """
 import argparse
 import json
@@ -54,7 +54,7 @@ def smoothed(losses):
 
 
 def plot(curves):
-    """Loss over steps as SVG, with labels of its own: no viewer needs anything else."""
+    """The losses over steps as a self-contained SVG with labels."""
     width, height, left, bottom, top = 760, 360, 50, 40, 20
     steps = max(len(losses) for losses in curves.values())
     low, high = min(map(min, map(smoothed, curves.values()))) * 0.97, 4.0

@@ -9,10 +9,10 @@
 namespace zerofleet::bench {
 namespace {
 
-// Four times the largest second-level cache of any supported GPU, 60 MB.
+// Four times the largest second-level cache (60 MB) of any supported GPU.
 constexpr int64_t kRotatedBytes = int64_t{256} << 20;
 constexpr int64_t kMostSets = 16;
-// The gap before the first kernel of a round, some microseconds, is shared out among these.
+// Launches per round, which share the gap of some microseconds before the first kernel.
 constexpr int64_t kLaunchesARound = 8;
 
 }  // namespace
@@ -33,7 +33,7 @@ absl::StatusOr<RandomRoom> RandomRooms::Make(int64_t count, float deviation, dev
                                      .first = 0,
                                      .deviation = deviation,
                                      .to = room.floats()});
-  // In place: the narrow values take the front half.
+  // Converted in place: the narrower values take the front of the memory.
   if (dtype != device::DType::kF32)
     device_.ops().Convert(stream_, count, {room.floats(), device::DType::kF32}, room.tensor());
   ZF_RETURN_IF_ERROR(stream_.Synchronize());

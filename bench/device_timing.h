@@ -19,7 +19,7 @@
 
 namespace zerofleet::bench {
 
-// The types a device is benched in: fp32 and bf16, on a GPU fp16 too.
+// The types that benches use on a device: fp32 and bf16, and on a GPU also fp16.
 std::vector<device::DType> BenchTypes(const device::Device& device);
 
 // Device memory full of random values.
@@ -36,7 +36,7 @@ class RandomRoom {
   device::DType dtype_;
 };
 
-// Makes vectors of independent normal values: on zeros a GPU draws less power and runs faster than in training.
+// Makes vectors of independent normal values: with zeros a GPU would draw less power and run faster than in training.
 class RandomRooms {
  public:
   RandomRooms(device::Device& device, device::Stream& stream) : device_(device), stream_(stream) {}
@@ -49,17 +49,17 @@ class RandomRooms {
   uint64_t next_id_ = 0;
 };
 
-// How many sets of operands of `set_bytes` to use in rotation, so that no launch finds its own in a GPU's caches; 1 on
-// the CPU, whose caches a layer's operands outgrow or belong in.
+// How many sets of operands of `set_bytes` to use in rotation, so that no launch finds its operands in a GPU's caches.
+// 1 on the CPU: a layer's operands either outgrow its caches, or are in them in training too.
 int64_t SetsToRotate(const device::Device& device, int64_t set_bytes);
 
-// Seconds of one launch in the fastest of `rounds` rounds, after one that is not counted. `launch` gets increasing
-// numbers, by which it chooses a set of operands.
+// Seconds of one launch in the fastest of `rounds` rounds, after a round that is not counted. `launch` receives
+// increasing numbers, by which it chooses a set of operands.
 absl::StatusOr<double> BestLaunchSeconds(const device::Device& device, device::Stream& stream, int rounds,
                                          const std::function<void(int64_t number)>& launch);
 
-// Bytes per second that this device's memory moves, reads and writes counted, over vectors of `count` floats: on a GPU
-// a copy from device to device, on the CPU y += a, three streams as in STREAM's triad.
+// The memory bandwidth of this device in bytes per second, reads and writes counted, over vectors of `count` floats: on
+// a GPU by a copy from device to device, on the CPU by y += a, three streams as in STREAM's triad.
 absl::StatusOr<double> MemoryBytesPerSecond(device::Device& device, int64_t count, int rounds);
 
 }  // namespace zerofleet::bench

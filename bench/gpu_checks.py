@@ -3,7 +3,7 @@
 
     gpu_checks.py --bundle DIR --work DIR --device cuda COMMAND [ARGUMENT]...
 
-Losses are compared as printed in the report: it prints floats so that they read back exactly.
+Losses are compared as printed in the report, which prints floats so that they read back exactly.
 """
 import argparse
 import array
@@ -21,14 +21,14 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 FP32_TOLERANCE, BF16_TOLERANCE = 1e-4, 1e-2
-CARD_SHARE = 0.96   # of the GPU's memory that a step may be planned to fill
-HOST_SHARE = 0.75   # of the host's
-SMALL_MODEL_BATCH = 64  # its kernels are full long before the card is
+CARD_SHARE = 0.96   # fraction of the GPU's memory that a step may be planned to fill
+HOST_SHARE = 0.75   # the same for the host's memory
+SMALL_MODEL_BATCH = 64  # enough to fill its kernels, long before the card's memory is full
 WARM_UP, STEPS = 3, 7
 
 
 def library_environment():
-    """For Zerofleet's programs: with the folders that gpu_suite.sh found cuBLASLt, cuDNN and NCCL in."""
+    """The environment of Zerofleet's programs, with the folders in which gpu_suite.sh found cuBLASLt, cuDNN and NCCL."""
     folders = [os.environ.get("GPU_SUITE_LIBRARIES"), os.environ.get("LD_LIBRARY_PATH")]
     return {**os.environ, "LD_LIBRARY_PATH": ":".join(filter(None, folders))}
 
@@ -36,7 +36,7 @@ def library_environment():
 def host_gib():
     with open("/proc/meminfo", encoding="ascii") as lines:
         total = int(lines.readline().split()[1]) / 2**20
-    limit = pathlib.Path("/sys/fs/cgroup/memory.max")  # of a container
+    limit = pathlib.Path("/sys/fs/cgroup/memory.max")  # the memory limit of a container
     text = limit.read_text().strip() if limit.exists() else "max"
     return min(total, int(text) / 2**30) if text.isdigit() else total
 
@@ -66,7 +66,7 @@ class Zerofleet:
         return done.stdout
 
     def config(self, name, **changes):
-        """A byte-level model of 1.8M parameters on made-up text; in a dry run smaller."""
+        """A byte-level model of 1.8M parameters, smaller in a dry run, on made-up text."""
         text = self.work / "text.txt"
         if not text.exists():
             draw = random.Random(1)
@@ -96,7 +96,7 @@ class Zerofleet:
 
 
 def largest_difference(wanted, got):
-    """Of the losses, relative."""
+    """The largest relative difference of the losses."""
     if sorted(wanted) != sorted(got):
         raise CheckFailed("the two runs have different steps")
     return max(abs(wanted[step][0] - got[step][0]) / abs(wanted[step][0]) for step in wanted)
@@ -130,12 +130,13 @@ def facts(zerofleet, arguments):
     return 1 if slow else 0
 
 
-# Of the GEMM peak, forward: cuDNN's fused kernels reach half of it and more, the tiled ones a few hundredths.
+# A threshold, relative to the GEMM peak, in the forward: cuDNN's fused kernels reach half of the peak and more, the tiled ones a
+# few hundredths.
 SLOWEST_FUSED_SHARE = 0.15
 
 
 def attention_chosen(zerofleet):
-    """{type: which attention GPT-2's shapes take}: tiled where the library refused a shape in either direction, or is that slow."""
+    """{type: the attention that GPT-2's shapes use}: tiled where the library refuses a shape in either direction, or is as slow as tiled."""
     if zerofleet.dry:
         return {"bf16": zerofleet.device}
     rows = json.loads(zerofleet.call("bench", "attention", "--device", zerofleet.device, "--json"))["results"]
@@ -151,12 +152,12 @@ def attention_chosen(zerofleet):
     return chosen
 
 
-# A few tests each that take no time, for a dry run.
+# For a dry run: a few tests of each program that take no time.
 DRY_FILTERS = {"device_test": "DTypeTest.*:DecideStep.*", "zero_test": "ZeroLayout.*", "trainer_test": "RankReport.*",
                "collective_test": "SumTest.*", "pytorch_parity_test": "*/cpu_a"}
-# Those of collective_test whose ranks are processes start a program of the build folder.
+# Tests of collective_test whose ranks are processes would start a program of the build folder, which is not here.
 FULL_FILTERS = {"collective_test": "-*Process*"}
-# These have tests of every device, and those of cuda must have run.
+# These programs have tests of every device, and those of cuda must have run.
 OF_EVERY_DEVICE = ("device_test", "pytorch_parity_test", "collective_test")
 OF_CUDA = r"\S*(?:cuda|DeviceMemory)\S*"
 
@@ -176,7 +177,7 @@ def gtest(zerofleet, arguments):
     chosen = DRY_FILTERS[name] if zerofleet.dry else FULL_FILTERS.get(name, "*")
     code, counts, printed = run_gtest(zerofleet, [], name, chosen)
     figures = {"passed": counts["PASSED"], "skipped_tests": counts["SKIPPED"], "failed": counts["FAILED"]}
-    # Of a device that is there no test may be left out.
+    # If a device is there, none of its tests may be skipped.
     on_gpu = zerofleet.device == "cuda" and not zerofleet.dry
     whose = r"\S+" if name == "cuda_test" else OF_CUDA
     left_out = set(re.findall(rf"\[  SKIPPED \] ({whose})", printed)) if on_gpu else set()
@@ -191,9 +192,10 @@ def gtest(zerofleet, arguments):
 
 def sanitizer(zerofleet, arguments):
     tool = arguments.words[0]
-    # Every op once, in one type; the tiled attention kernels, which are fp32's, as well. Determinism runs all again.
+    # Every op once, in one type, and the tiled attention kernels, which fp32 uses. Tests of determinism would only repeat them
+    # all.
     under = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9"]
-    # Our own kernels: the vendor's take minutes and are not ours to judge.
+    # Only our own kernels: the vendor's would take minutes, and are not ours to judge.
     usage = subprocess.run(["compute-sanitizer", "--help"], capture_output=True, text=True).stdout
     if "--kernel-regex" in usage:
         under += ["--kernel-regex", "kns=zerofleet"]
@@ -223,7 +225,7 @@ def stages(zerofleet, arguments):
 
 
 def first_parity(zerofleet, arguments):
-    """The stage that divides nothing and the one that divides everything."""
+    """Losses of stage 0, which splits nothing, and of stage 3, which splits everything."""
     runs = [zerofleet.train(f"stage-{stage}", precision="bf16", steps=4 if zerofleet.dry else 20, collectives="ucx",
                             parallel={"zero_stage": stage, "workers": 2}) for stage in (0, 3)]
     same_bits(*runs, "stage 3 against stage 0")
@@ -231,7 +233,7 @@ def first_parity(zerofleet, arguments):
 
 
 def buckets(zerofleet, arguments):
-    """Gradients in bands and buckets of 64 KiB, in a stage where they rest whole and one where they are split: the bits of whole units."""
+    """Gradients in bands and buckets of 64 KiB give the bits of whole units, in a stage where they rest whole and one where they are split."""
     for stage in (1, 3):
         runs = [zerofleet.train(f"stage-{stage}-{size}", precision=arguments.words[0], steps=4 if zerofleet.dry else 16, collectives="ucx",
                                 parallel={"zero_stage": stage, "workers": 2}, buffers={"bucket_bytes": size}) for size in (0, 65536)]
@@ -240,8 +242,8 @@ def buckets(zerofleet, arguments):
 
 
 def tensor_group(zerofleet, arguments):
-    """Two ranks share a model: with sequences whole and divided its losses are the whole model's, and what is kept of activations, and where,
-    changes no bit."""
+    """Two ranks share a model: with sequences whole and divided its losses are those of one rank, and neither the activations that are kept
+    nor where they are kept changes a bit."""
     def train(name, **changes):
         return zerofleet.train(name, model={"heads": 4}, collectives="ucx", steps=4 if zerofleet.dry else 16, **changes)
 
@@ -259,7 +261,7 @@ def tensor_group(zerofleet, arguments):
 
 
 def nccl(zerofleet, arguments):
-    """A group of one moves nothing: what NCCL itself does is collective_test's."""
+    """NCCL in a group of one rank, which moves nothing; collective_test tests NCCL itself."""
     runs = {name: zerofleet.train(name, collectives=name, parallel={"zero_stage": 3}) for name in ("ucx", "nccl")}
     same_bits(runs["ucx"], runs["nccl"], "nccl against ucx")
     finish({"steps": len(runs["nccl"]), "last_loss": runs["nccl"][len(runs["nccl"])][0]})
@@ -280,7 +282,7 @@ def against_cpu(zerofleet, arguments):
 
 
 def torch_losses(zerofleet, arguments):
-    """One batch that is the whole data set, so that the order of samples does not matter."""
+    """The data set is a single batch, so that the order of samples does not matter."""
     steps, sequences, rate = 20, 8, 1e-3
     shape = {"layers": 2, "hidden": 64, "heads": 2, "context": 32, "vocab": 256} if zerofleet.dry else \
             {"layers": 4, "hidden": 256, "heads": 4, "context": 128, "vocab": 512}
@@ -318,7 +320,7 @@ def kernel_bench(zerofleet, name):
 
 
 def planned(zerofleet, model, stage, micro, vocab, **changes):
-    """{"planned_bytes", "total_bytes"} of the GPU in use during a step, and "host_bytes", as `zerofleet plan` has them."""
+    """The plan of a step by `zerofleet plan`: {"planned_bytes", "total_bytes"} of the GPU, and "host_bytes"."""
     path = zerofleet.work / "plan.yaml"
     path.write_text(json.dumps({"model": {"preset": model, "vocab": vocab, "context": 1024, **changes},
                                 "precision": "bf16", "device": zerofleet.device,
@@ -329,7 +331,7 @@ def planned(zerofleet, model, stage, micro, vocab, **changes):
 
 
 def batch_that_fills(zerofleet, model, vocab):
-    """Sequences of 1024 in one pass of stage 0; activations grow in proportion to them."""
+    """The number of sequences of 1024 tokens that fit in one pass of stage 0; activations grow in proportion to it."""
     few, more = (planned(zerofleet, model, 0, micro, vocab) for micro in (8, 16))
     each = (more["planned_bytes"] - few["planned_bytes"]) / 8
     room = CARD_SHARE * few["total_bytes"] - few["planned_bytes"]
@@ -374,13 +376,13 @@ def timed_step(zerofleet, arguments, plan, batch, words):
 
 
 def largest(zerofleet, arguments):
-    """Blocks of hidden size 4096 as many as one sequence leaves room for, on the GPU and, for the snapshot of a
-    checkpoint, on the host."""
+    """The number of blocks of hidden size 4096 that fit beside one sequence: on the GPU, and on the host with the snapshot of
+    a checkpoint."""
     width = {"hidden": 4096, "heads": 32}
     few, more = (planned(zerofleet, "gpt2-1558m", 0, 1, arguments.vocab, layers=layers, **width) for layers in (2, 4))
     each = (more["planned_bytes"] - few["planned_bytes"]) / 2
     layers = 2 + int((CARD_SHARE * few["total_bytes"] - few["planned_bytes"]) / each)
-    snapshot_bytes = (more["host_bytes"] - few["host_bytes"]) / 2  # of a block
+    snapshot_bytes = (more["host_bytes"] - few["host_bytes"]) / 2  # bytes of one block's snapshot
     layers = min(layers, int(HOST_SHARE * arguments.host_gib * 2**30 / snapshot_bytes))
     timed_step(zerofleet, arguments, planned(zerofleet, "gpt2-1558m", 0, 1, arguments.vocab, layers=layers, **width), 1,
                ["--preset", "gpt2-1558m", "--stage", 0, "--warm-up", 1, "--steps", 2, "--set", "model.hidden=4096",

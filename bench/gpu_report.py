@@ -1,22 +1,22 @@
 #!/usr/bin/env python3
 """The steps of gpu_suite.py as one JSON and one Markdown result, each figure next to its floor.
 
-    gpu_report.py OUT      makes OUT/result.json and OUT/result.md again from OUT/steps.jsonl
+    gpu_report.py OUT      writes OUT/result.json and OUT/result.md again from OUT/steps.jsonl
 
-A floor is a row of FLOORS: what is measured, from which steps, and how much is asked for.
+A floor is a row of FLOORS: what is measured, from which steps, and the required figure.
 """
 import datetime
 import json
 import pathlib
 import sys
 
-# GPUs that have floors, by a part of their name; on others the figures are reported but not judged. An H100 has the H200's
-# FLOP/s and 0.7 of its memory bandwidth.
+# GPUs that have floors, by a part of their name; on other GPUs figures are reported but not judged. An H100 has the FLOP/s of an
+# H200 and 0.7 of its memory bandwidth.
 JUDGED_GPUS = ("H200", "H100")
 
 
 def value(steps, step, *path):
-    """Of a step that passed; None if it did not or has no such figure."""
+    """A figure of a step; None if the step did not pass or has no such figure."""
     found = steps.get(step, {})
     if found.get("state") != "passed":
         return None
@@ -38,7 +38,7 @@ def speed(steps, step):
 
 
 def adamw_over_copy(steps):
-    """The slowest precision counts."""
+    """The rate of the slowest precision."""
     rows = [row for row in value(steps, "optimizer", "results") or [] if row["optimizer"] == "adamw"]
     return min((row["bytes_per_second"] / row["memory_bytes_per_second"] for row in rows), default=None)
 
@@ -48,7 +48,7 @@ def plan_error(steps, step):
     return None if over is None else abs(over - 1)
 
 
-# (what, its figure, the floor or one for each of JUDGED_GPUS; with "most" the figure may not be above it)
+# (what, its figure, the floor or one for each of JUDGED_GPUS; with "most" it is a limit that the figure may not exceed)
 FLOORS = [
     ("gpt2-1558m, context 1024, bf16, stage 0, 1 worker: share of the datasheet's FLOP/s",
      lambda s: value(s, "step_1558m_stage0", "mfu"), (0.55, 0.52), "least"),
@@ -141,8 +141,8 @@ def markdown(document):
 
 
 def write(results, out, dry, seconds, complete=True):
-    """result.json and result.md in `out`; returns the suite's exit code. Where it is not `complete`, floors of parts that
-    have not run yet are not missed."""
+    """Writes result.json and result.md in `out`; returns the suite's exit code. Unless `complete`, floors of parts that have
+    not run yet do not count as missed."""
     steps = {result["step"]: result for result in results}
     floors = judged(steps, dry)
     failed = [result["step"] for result in results if result["state"] == "failed"]

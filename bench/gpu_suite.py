@@ -6,8 +6,8 @@ result is the last line it prints, if that is a JSON object, and its exit code; 
 Steps that only show correctness run several at a time; those that are timed run alone, after them.
 
 Steps belong to parts, each of which takes less than 9 minutes; a call runs one part, or all. The first part decides what
-the rest is worth. A step that has passed in an earlier call is not run again: what is known of earlier calls is
-steps.jsonl, in the folder of results or, where that is a new machine's, in the one that --earlier names.
+the rest is worth. A step that has passed in an earlier call is not run again: the results of earlier calls are read from
+steps.jsonl in the folder of results or, on a new machine, in the folder that --earlier names.
 
 To add a step, add a row to steps(). What a step does is a command of gpu_checks.py, or a program.
 """
@@ -39,12 +39,12 @@ class Step:
     limit: float
     command: list
     part: str = CORRECTNESS
-    alone: bool = False  # timed: nothing else runs meanwhile
+    alone: bool = False  # a timed step: nothing else runs meanwhile
     absent: str = ""     # why it cannot run here at all
 
 
 def has_torch():
-    """Whether there is a PyTorch, of version 2 or later: those before have no fused attention to compare with."""
+    """Whether there is a PyTorch of version 2 or later; older ones have no fused attention to compare with."""
     asked = "from torch.nn.functional import scaled_dot_product_attention"
     return subprocess.run([sys.executable, "-c", asked], capture_output=True).returncode == 0
 
@@ -69,8 +69,8 @@ def steps(arguments):
     def bench(name, what, limit, *words, absent="", part=TIMED):
         return check(name, what, limit, "bench", *words, part=part, alone=True, absent=absent)
 
-    # The batch is the one that Zerofleet's own step took, or with it PyTorch's eager step; PyTorch halves it until it fits. A
-    # batch that is not known is an error: a comparison at another one would be none.
+    # The batch is the one that Zerofleet's own step took or, for some steps, PyTorch's eager step; PyTorch halves it until it
+    # fits. An unknown batch is an error: figures at different batches cannot be compared.
     def peer(name, what, limit, model, step, *words, part=PEERS):
         batch = ["--batch-of", arguments.steps, step]
         return Step(name, what, limit, torch + ["--model", model, *batch, *words], part=part, alone=True,
@@ -106,7 +106,7 @@ def steps(arguments):
               part=SANITIZER, absent=no_sanitizer),
         check("racecheck", "kernels under compute-sanitizer racecheck", 250, "sanitizer", "racecheck",
               part=SANITIZER, absent=no_sanitizer),
-        # Its sizes are a GPU's in every type, a minute or more of a CPU.
+        # Its sizes are for a GPU and it runs in every type, which takes a CPU a minute or more.
         bench("gemm", "matrix products", 40, "gemm", absent=no_gpu),
         bench("attention", "attention", 30, "attention", absent=emulated),
         bench("pointwise", "layer norm and GELU", 30, "pointwise", absent=emulated),
@@ -133,7 +133,7 @@ def last_object(text):
 
 
 def run_limited(command, limit, cwd):
-    """(exit code or None when it took too long, what it printed)."""
+    """(exit code, None if it took too long; what it printed)."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
                                cwd=cwd, start_new_session=True)
     try:
@@ -158,7 +158,7 @@ class Suite:
         self.resume()
 
     def resume(self):
-        """Takes over what passed in earlier calls of the same bundle with the same settings; other results are an error."""
+        """Takes over the steps that passed in earlier calls with the same bundle and settings; other results are an error."""
         version = subprocess.run([str(pathlib.Path(self.arguments.bundle) / "bin" / "zerofleet"), "--version"],
                                  capture_output=True, text=True).stdout.strip()
         settings = {"settings": {"zerofleet": version, "dry_run": self.arguments.dry_run, "device": self.arguments.device,
@@ -172,7 +172,7 @@ class Suite:
                      "choose another folder")
         if not lines.exists():
             lines.write_text(json.dumps(settings) + "\n")
-        # Each step's last result counts.
+        # The last result of each step counts.
         last = {result["step"]: result for result in earlier[1:]}
         self.earlier = {name: result for name, result in last.items() if result["state"] == "passed" and name != "facts"}
         self.results = list(last.values())
@@ -183,7 +183,7 @@ class Suite:
     def run(self, step):
         begin = time.monotonic()
         result = {"step": step.name, "what": step.what}
-        # A dry run measures nothing: it may be slow.
+        # A dry run measures nothing, so it may be slow.
         limit = min(step.limit * (10 if self.arguments.dry_run else 1), self.left())
         printed = ""
         if step.absent:
@@ -216,14 +216,15 @@ class Suite:
             print(f"{result['state']:8}{result['seconds']:7.1f} s  {result['step']}{why}", flush=True)
 
     def run_all(self):
-        """Runs the part. What the facts refuse is printed, and the rest goes on: a slow kernel does not make the others worthless."""
+        """Runs the part. A refusal by the facts is printed, and the rest goes on: one slow kernel does not make the others worthless."""
         rows = steps(self.arguments)
         wanted = [step for step in rows[1:] if self.arguments.part in (step.part, "all")]
         remaining = [step for step in wanted if step.name not in self.earlier]
         if len(remaining) < len(wanted):
             print(f"{len(wanted) - len(remaining)} steps have passed in an earlier call", flush=True)
         self.run(rows[0])
-        # The first part is in its own order, which is that of its worth; of the others what is timed runs alone, at the end.
+        # The first part runs in its own order, the most important steps first. In the other parts timed steps run alone, at the
+        # end.
         first = [step for step in remaining if step.part == FIRST]
         for step in first:
             self.run(step)

@@ -4,16 +4,16 @@
 #   bench/gpu_suite.sh BUNDLE OUT --part first           then correctness, timed, sanitizer and peers, each a call with the same OUT
 #   bench/gpu_suite.sh BUNDLE OUT                        all parts in one call, as far as 9 minutes go
 #   bench/gpu_suite.sh BUNDLE OUT --dry-run              the same steps, small and on the CPU: tests this script, measures nothing;
-#                                                        with --device cuda and a bundle of an emulated build, the GPU path's too
+#                                                        with --device cuda and a bundle of an emulated build, on the GPU path
 #
-# Further flags: --budget SECONDS, --vocab TOKENS, --host-gib GIB. A call that was cut short is made again: what has passed is
-# not run twice; on a new machine --earlier FOLDER names the results so far, of which it needs steps.jsonl. BUNDLE is the folder that `cmake --install build --prefix BUNDLE` made, or that folder packed by tar (.tar,
-# .tar.xz, .tar.zst). The machine needs a driver, CUDA 13's cuBLASLt, cuDNN and NCCL from a toolkit or from Python packages, and
-# python3; with PyTorch in that python3 the comparisons with it are made too, else they are skipped. OUT gets steps.jsonl as the
-# steps end, then result.json and result.md, and suite.log with what every step printed.
+# Further flags: --budget SECONDS, --vocab TOKENS, --host-gib GIB. Repeat a call that was cut short: steps that passed are not run
+# again; on a new machine --earlier FOLDER names the earlier results (its steps.jsonl is read). BUNDLE is the folder that
+# `cmake --install build --prefix BUNDLE` made, or that folder packed by tar (.tar, .tar.xz, .tar.zst). The machine needs a driver,
+# cuBLASLt, cuDNN and NCCL of CUDA 13 from a toolkit or from Python packages, and python3; comparisons with PyTorch need it in that
+# python3, else they are skipped. OUT gets steps.jsonl as steps end, then result.json and result.md, and suite.log with all output.
 #
-# The first part decides: versions and what the libraries refuse, stages 0 and 3 to the bit, AdamW over a copy, the step of
-# gpt2-1558m, PyTorch with compiled blocks. A refusal is printed, and the rest goes on.
+# The first part has what decides most: versions and what the libraries refuse, stages 0 and 3 to the bit, AdamW against a copy,
+# the step of gpt2-1558m, PyTorch with compiled blocks. A refusal is printed, and the rest goes on.
 #
 # Exit code: 0 every step passed and every floor held, 1 a step failed, 2 usage, 3 no step failed but a floor was missed or
 # could not be measured.
@@ -40,7 +40,7 @@ if [ -f "$bundle" ]; then
     echo "gpu_suite.sh: $bundle cannot be unpacked here; unpack it elsewhere and name the folder" >&2
     exit 2
   }
-  # Packed with or without a folder around it.
+  # The archive may or may not have a folder around the bundle.
   bundle=$(dirname "$(dirname "$(find "$work/bundle" -path '*/bin/zerofleet' | head -n 1)")")
 fi
 if [ ! -x "$bundle/bin/zerofleet" ]; then
@@ -49,8 +49,8 @@ if [ ! -x "$bundle/bin/zerofleet" ]; then
 fi
 bundle=$(cd "$bundle" && pwd)
 
-# cuBLASLt, cuDNN and NCCL where LD_LIBRARY_PATH, a toolkit or Python packages have them: only folders that hold one of them,
-# so that nothing else comes along.
+# Finds cuBLASLt, cuDNN and NCCL in LD_LIBRARY_PATH, a toolkit or Python packages. Only the folders that hold one of them are used,
+# so that no other library is picked up.
 of_python=$(python3 -c 'import site, sysconfig
 print(*{path + "/nvidia" for path in [sysconfig.get_paths()["purelib"], *site.getsitepackages(), site.getusersitepackages()]})' \
   2>/dev/null || true)
@@ -76,7 +76,7 @@ for name in libcublasLt.so.13 libcudnn.so.9 libnccl.so.2; do
   # The loader searches the system's own folder anyway.
   case ":$libraries:/usr/lib/x86_64-linux-gnu:" in *":$folder:"*) ;; *) libraries="$libraries${libraries:+:}$folder" ;; esac
 done
-# For Zerofleet's programs alone: PyTorch has its own, and must not be given others.
+# Only for Zerofleet's programs: PyTorch brings its own libraries and must not get others.
 export GPU_SUITE_LIBRARIES="$libraries"
 
 cd "$here/.."

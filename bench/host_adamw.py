@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The host's AdamW, with the copy of its parameters to the device, beside memory bandwidth and PyTorch's AdamW: ZeRO-Offload's table of sizes.
+"""The host's AdamW, copy of parameters to the device included, against memory bandwidth and PyTorch's AdamW, for ZeRO-Offload's table of sizes.
 
   bench/host_adamw.py [--presets gpt2-124m,gpt2-355m,gpt2-774m,zero-offload-1b] [--torch PYTHON] > table.md
 

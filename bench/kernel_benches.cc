@@ -14,14 +14,14 @@
 namespace zerofleet::bench {
 namespace {
 
-// The deviation of GPT-2's initial weights; values then stay near 1 through a layer.
+// The standard deviation of GPT-2's initial weights, with which values stay near 1 through a layer.
 constexpr float kWeightDeviation = 0.02f;
 
 struct Ceilings {
   double measured, datasheet;
 };
 
-// The operands that change from launch to launch.
+// The operands that rotate from launch to launch.
 struct LayerSet {
   RandomRoom x, y;
 };
@@ -108,7 +108,7 @@ absl::Status BenchHead(device::Device& device, const GemmLayer& head, device::DT
   return absl::OkStatus();
 }
 
-// The linear layers of a block whose width is `hidden`.
+// Adds the linear layers of a block of hidden size `hidden`.
 void AddBlock(const std::string& model, int64_t tokens, int64_t hidden, std::vector<GemmLayer>& layers) {
   layers.push_back({model + " qkv", tokens, 3 * hidden, hidden});
   layers.push_back({model + " projection", tokens, hidden, hidden});
@@ -131,7 +131,7 @@ GemmWork Gpt2Gemms(const device::Device& device) {
   constexpr int64_t kTokens = 16384;
   AddBlock("gpt2-124m", kTokens, 768, work.layers);
   AddBlock("gpt2-1558m", kTokens, 1600, work.layers);
-  // The vocabulary unpadded, and as it is often padded for matrix units.
+  // The vocabulary as it is, and padded as is usual for matrix units.
   for (const int64_t vocab : {int64_t{50257}, int64_t{50304}}) {
     work.heads.push_back({"gpt2-124m head", kTokens, vocab, 768});
     work.heads.push_back({"gpt2-1558m head", kTokens, vocab, 1600});
@@ -146,7 +146,7 @@ absl::StatusOr<std::vector<GemmRate>> BenchGemm(device::Device& device, const Ge
     for (const GemmLayer& layer : work.layers) {
       ZF_RETURN_IF_ERROR(BenchLayer(device, layer, dtype, peak, rounds, rates));
     }
-    // In fp32 a GPU takes half a minute for them, and nobody trains that way.
+    // In fp32 the heads take a GPU half a minute, and nobody trains that way.
     if (dtype == device::DType::kF32 && !device.host_addressable()) continue;
     for (const GemmLayer& head : work.heads) {
       ZF_RETURN_IF_ERROR(BenchHead(device, head, dtype, peak, rounds, rates));
@@ -177,8 +177,9 @@ absl::StatusOr<std::vector<OptimizerRate>> BenchOptimizer(device::Device& device
   const device::DecaySegment everything[] = {{0, parameters, true}};
   std::vector<OptimizerRate> rates;
   for (const optim::OptimizerRow& optimizer : optim::Optimizers()) {
-    if (optimizer.whole_matrices) continue;  // no update of a flat vector
-    // All but the master begin at zero; the round that is not counted makes them what they are in training.
+    if (optimizer.whole_matrices) continue;  // it does not update a flat vector
+    // All states but the master weights begin at zero; the round that is not counted makes them what they are in
+    // training.
     optim::StateTensors states = {master.tensor()};
     std::vector<std::unique_ptr<device::Reservation>> rows;
     for (size_t v = 1; v < optimizer.vectors.size(); ++v) {

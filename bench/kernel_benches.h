@@ -1,5 +1,5 @@
-// Rates of matrix products and of the optimizer, each against the ceiling measured in the same run. `zerofleet bench
-// gemm` and `bench optimizer` print them.
+// Rates of matrix products and of the optimizer, each against a ceiling that is measured in the same run. `zerofleet
+// bench gemm` and `bench optimizer` print them.
 #ifndef ZEROFLEET_BENCH_KERNEL_BENCHES_H_
 #define ZEROFLEET_BENCH_KERNEL_BENCHES_H_
 
@@ -15,7 +15,7 @@ namespace zerofleet::bench {
 
 struct GemmRate {
   std::string layer;      // "gpt2-124m fc"
-  std::string direction;  // "forward" | "backward input" | "backward weight"; of a head "forward and backward"
+  std::string direction;  // "forward" | "backward input" | "backward weight"; for a head "forward and backward"
   device::DType dtype;
   int64_t m, n, k;  // tokens, outputs, inputs
   double flops_per_second;
@@ -29,15 +29,15 @@ struct GemmLayer {
 };
 
 struct GemmWork {
-  std::vector<GemmLayer> layers;  // linear layers, in every direction
-  std::vector<GemmLayer> heads;   // output heads with their loss (Ops::CrossEntropy), n the vocabulary
+  std::vector<GemmLayer> layers;  // linear layers, measured in every direction
+  std::vector<GemmLayer> heads;   // output heads with their loss (Ops::CrossEntropy); n is the vocabulary size
 };
 
-// On the CPU the linear layers of GPT-2 124M at 1024 tokens and of a small model at 2048; on a GPU those of GPT-2 124M
-// and 1558M at 16384, and their output heads.
+// On the CPU the linear layers of GPT-2 124M at 1024 tokens and of a small model at 2048; on a GPU the linear layers
+// and the output heads of GPT-2 124M and 1558M at 16384.
 GemmWork Gpt2Gemms(const device::Device& device);
 
-// All of `work` in every type of BenchTypes.
+// The rates of all of `work` in every type of BenchTypes.
 absl::StatusOr<std::vector<GemmRate>> BenchGemm(device::Device& device, const GemmWork& work, int rounds);
 
 struct OptimizerRate {
@@ -47,10 +47,10 @@ struct OptimizerRate {
   int64_t bytes_per_parameter;  // read and written by one step
   double seconds;
   double bytes_per_second;
-  double memory_bytes_per_second;  // MemoryBytesPerSecond over vectors of that length
+  double memory_bytes_per_second;  // MemoryBytesPerSecond over vectors of `parameters` floats
 };
 
-// Every optimizer over `parameters` elements with fp32 gradients.
+// The rate of every optimizer over `parameters` elements, with fp32 gradients.
 absl::StatusOr<std::vector<OptimizerRate>> BenchOptimizer(device::Device& device, int64_t parameters, int rounds);
 
 }  // namespace zerofleet::bench

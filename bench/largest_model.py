@@ -3,9 +3,9 @@
 
   bench/largest_model.py [--limit 4] [--host 14] [--dir DIRECTORY] [--only none,cpu,nvme] > table.md
 
-One worker, bf16, micro-batch 1 of 64 tokens, every block checkpointed, width 1536. The number of layers is the largest for which `zerofleet plan`
-has the device within --limit GiB and the host within --host GiB; the configuration bounds both, so a run that needed more would be
-refused or fail. Prints a Markdown table. ZEROFLEET names the binary.
+One worker, bf16, micro-batch 1 of 64 tokens, every block checkpointed, hidden size 1536. The number of layers is the largest for which
+`zerofleet plan` puts the device within --limit GiB and the host within --host GiB; the configuration limits both, so a run that needed
+more would be refused or fail. Prints a Markdown table. ZEROFLEET names the binary.
 """
 import argparse
 import json

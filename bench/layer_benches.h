@@ -1,4 +1,4 @@
-// Rates of what lies between a transformer's matrix products: attention against the GEMM peak, layer norm and GELU
+// Rates of the ops between a transformer's matrix products: attention against the GEMM peak, layer norm and GELU
 // against memory bandwidth. `zerofleet bench attention` and `bench pointwise` print them.
 #ifndef ZEROFLEET_BENCH_LAYER_BENCHES_H_
 #define ZEROFLEET_BENCH_LAYER_BENCHES_H_
@@ -19,7 +19,8 @@ struct AttentionWork {
   device::AttentionShape shape;
 };
 
-// On the CPU one sequence of 256 at GPT-2 124M's width; on a GPU 16 of 1024 at those of 124M and 1558M.
+// On the CPU one sequence of 256 tokens in the shape of GPT-2 124M; on a GPU 16 sequences of 1024 in those of 124M and
+// 1558M.
 std::vector<AttentionWork> Gpt2Attentions(const device::Device& device);
 
 struct AttentionRate {
@@ -27,9 +28,9 @@ struct AttentionRate {
   std::string direction;  // "forward" | "backward"
   device::DType dtype;
   device::AttentionShape shape;
-  double flops_per_second;       // of the causal half: 2 B H T^2 D forward, 2.5 times as many backward
+  double flops_per_second;       // counts the causal half: 2 B H T^2 D FLOPs forward, 2.5 times as many backward
   double peak_flops_per_second;  // Ops::MeasureGemmPeak of this type
-  std::string refusal;           // why the device's library does not run it; empty where it does, or there is none
+  std::string refusal;  // why the device's library does not run it; empty if it does, or if there is no library
 };
 
 absl::StatusOr<std::vector<AttentionRate>> BenchAttention(device::Device& device,
@@ -39,7 +40,7 @@ struct PointwiseRate {
   std::string op;  // "layer norm forward" | "layer norm backward" | "gelu forward"
   device::DType dtype;
   int64_t tokens, hidden;
-  double bytes_per_second;         // of whole activations read and written, each once
+  double bytes_per_second;         // counts whole activations that are read or written, each once
   double memory_bytes_per_second;  // MemoryBytesPerSecond over the bytes of one activation
 };
 

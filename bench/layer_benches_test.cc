@@ -36,7 +36,7 @@ TEST(DeviceTimingTest, TheCpuKeepsOneSetOfOperands) {
   EXPECT_EQ(BenchTypes(*device).size(), 2u);
 }
 
-// Counted launches follow uncounted ones, and their numbers never repeat.
+// Uncounted launches come first, and launch numbers never repeat.
 TEST(DeviceTimingTest, LaunchNumbersGrow) {
   const auto device = device::CreateDevice({.kind = "cpu"}).value();
   const auto stream = device->CreateStream().value();

@@ -1,4 +1,4 @@
-// Replays of one trace under one limit after another; see memory_benches.h.
+// Replays one trace under many limits; see memory_benches.h.
 #include "bench/memory_benches.h"
 
 #include <algorithm>
@@ -18,13 +18,13 @@ namespace zerofleet::bench {
 namespace {
 
 constexpr int kSteps = 12;
-constexpr int64_t kPrecision = 100;  // limits are tried in such parts of the peak
+constexpr int64_t kPrecision = 100;  // limits are tried in steps of the peak divided by this
 constexpr int64_t kMostPeaks = 4;    // limits go up to this many times the peak
-constexpr int64_t kShortest = 64;    // tokens in the longest sequence of a padded batch
+constexpr int64_t kShortest = 64;    // the fewest tokens to which a batch is padded
 constexpr uint32_t kSeed = 1;
 
-// The tokens to which each step's batch is padded: the context, or the longest of its sequences, which are short or
-// long by chance.
+// The tokens to which each step's batch is padded: the context or, if `padded`, a random number that stands for the
+// batch's longest sequence.
 std::vector<int64_t> Times(int64_t context, bool padded) {
   std::vector<int64_t> times(kSteps, context);
   std::mt19937 draw(kSeed);  // the same on every machine
@@ -54,7 +54,7 @@ struct Failure {
   double free_share, fragmentation_ratio;
 };
 
-// Where the trace runs out of memory, if it does.
+// The failure at which the trace runs out of memory, if it does.
 std::optional<Failure> Replay(const std::vector<AllocationEvent>& trace, int64_t limit) {
   CachingAllocator allocator(limit);
   for (const AllocationEvent& event : trace) {

@@ -1,5 +1,5 @@
-// What a caching allocator makes of a training run's allocations, beside memory that is planned: M_D of ZeRO §6.3.
-// `zerofleet bench fragmentation` prints it.
+// How much memory a caching allocator needs for a training run's allocations, compared with planned memory: M_D of ZeRO
+// §6.3. `zerofleet bench fragmentation` prints it.
 #ifndef ZEROFLEET_BENCH_MEMORY_BENCHES_H_
 #define ZEROFLEET_BENCH_MEMORY_BENCHES_H_
 
@@ -17,24 +17,24 @@ struct FragmentationWork {
   TrainingShape shape;
 };
 
-// Models of 355M and 1558M parameters in stage 3 with a checkpoint per block: sequences all of the context's length,
-// and batches padded to their own longest sequence.
+// Models of 355M and 1558M parameters in stage 3 with every block checkpointed; each once with sequences of the
+// context's length, and once with batches that are padded to their own longest sequence.
 std::vector<FragmentationWork> FragmentationWorks();
 
-// Activations, gathered units, gradients and buffers; the model states' other parts are left out.
+// Counts activations, gathered units, gradients and buffers; the other model states are left out.
 struct FragmentationResult {
   std::string name;
   int64_t events = 0;
-  int64_t peak_bytes = 0;      // the most that the run has in use at a time
-  int64_t placed_bytes = 0;    // one arena with a place for every tensor of the longest batch's step (PlacedBytes)
-  int64_t reserved_bytes = 0;  // what Zerofleet reserves: no two rows share memory, and each has what its overlap takes
-  int64_t cached_bytes =
-      0;  // the smallest limit, in hundredths of the peak, from which on the caching allocator serves the run
-  // A limit that the placed arena fits in and the caching allocator fails under: the one with most memory free at the
-  // failure; 0 if there is none.
+  int64_t peak_bytes = 0;    // the most bytes that are in use at any time
+  int64_t placed_bytes = 0;  // PlacedBytes of the step with the longest batch: one arena
+  int64_t reserved_bytes =
+      0;                     // what Zerofleet reserves, slots for overlap included; memory that rows share counts once
+  int64_t cached_bytes = 0;  // the least limit, to 1% of the peak, above which the caching allocator never fails
+  // Among the limits into which the placed arena fits and under which the caching allocator fails, the one with the
+  // most free memory at the failure; 0 if there is none.
   int64_t limit_bytes = 0;
-  double free_share = 0;           // of the limit
-  double fragmentation_ratio = 0;  // of the free memory; that of an arena is 0
+  double free_share = 0;           // free memory at that failure, as a fraction of the limit
+  double fragmentation_ratio = 0;  // of that free memory; an arena's is 0
 };
 
 absl::StatusOr<FragmentationResult> BenchFragmentation(const FragmentationWork& work);

@@ -1,4 +1,4 @@
-// The caching allocator's rules one by one, a trace that agrees with itself, and the case that planned memory is for.
+// The caching allocator's rules one by one, the consistency of a trace, and the case for planned memory.
 #include "bench/memory_benches.h"
 
 #include <set>
@@ -86,9 +86,9 @@ TEST(AllocationTraceTest, CheckpointsTakeLessThanWholeActivations) {
 }
 
 TEST(AllocationTraceTest, PlacesShareMemoryOnlyOneAfterAnother) {
-  // 1 and 2 live together, 3 comes after 1.
+  // Tensors 1 and 2 live at the same time, 3 after 1.
   EXPECT_EQ(PlacedBytes({{1, 640}, {2, 128}, {1, 0}, {3, 600}, {2, 0}, {3, 0}}), 640 + 128);
-  // 4 lives with all of them.
+  // Tensor 4 lives as long as all of them.
   EXPECT_EQ(PlacedBytes({{4, 64}, {1, 640}, {2, 128}, {1, 0}, {3, 600}, {2, 0}, {3, 0}, {4, 0}}), 640 + 128 + 64);
 }
 

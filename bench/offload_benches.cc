@@ -29,7 +29,7 @@ v1::OptimizerConfig SettingsOf(const optim::OptimizerRow& optimizer) {
   return settings;
 }
 
-// `scratch` holds the states where the layout says so.
+// Seconds of one update. `scratch` holds the states if the layout places them in a file, otherwise null.
 absl::StatusOr<double> UpdateSeconds(device::Device& device, const model::ModelSpec& spec,
                                      const zero::ZeroLayout& layout, memory::ScratchFile* scratch, int rounds) {
   int64_t most = 0;
@@ -65,7 +65,7 @@ absl::StatusOr<double> UpdateSeconds(device::Device& device, const model::ModelS
   return seconds;
 }
 
-// Read and written piece by piece, one vector of a tile at a time.
+// The rate at which the file is read and written piece by piece, one vector of a tile at a time.
 absl::StatusOr<double> DiskBytesPerSecond(device::Device& device, memory::ScratchFile& file, int64_t bytes,
                                           int rounds) {
   constexpr int64_t kPiece = zero::kMostTileElements * 4, kBlock = memory::ScratchFile::kBlock;
@@ -93,7 +93,7 @@ absl::StatusOr<std::vector<OptimizerRate>> BenchHostUpdate(device::Device& devic
   ZF_ASSIGN_OR_RETURN(const double memory, MemoryBytesPerSecond(device.host(), spec.parameters(), rounds));
   std::vector<OptimizerRate> rates;
   for (const optim::OptimizerRow& optimizer : optim::Optimizers()) {
-    if (optimizer.whole_matrices) continue;  // no update of a flat vector
+    if (optimizer.whole_matrices) continue;  // it does not update a flat vector
     const zero::ZeroLayout layout(spec, {.stage = 2, .optimizer = &optimizer, .placement = zero::kStatesOnHost});
     ZF_ASSIGN_OR_RETURN(const double seconds, UpdateSeconds(device, spec, layout, /*scratch=*/nullptr, rounds));
     // The gradient is read, the states are read and written, the parameter is written on the device.
@@ -110,7 +110,7 @@ absl::StatusOr<std::vector<OptimizerRate>> BenchUpdateOnDisk(device::Device& dev
   ZF_ASSIGN_OR_RETURN(const model::ModelSpec spec, model::ModelSpec::Create(model));
   std::vector<OptimizerRate> rates;
   for (const optim::OptimizerRow& optimizer : optim::Optimizers()) {
-    if (optimizer.whole_matrices) continue;  // no update of a flat vector
+    if (optimizer.whole_matrices) continue;  // it does not update a flat vector
     const zero::ZeroLayout layout(spec, {.stage = 2, .optimizer = &optimizer, .placement = zero::kStatesInFile});
     const int64_t all = zero::StateFile::FileBytes(layout);
     ZF_ASSIGN_OR_RETURN(const auto scratch, memory::ScratchFile::Create(directory, "zerofleet-bench", all));

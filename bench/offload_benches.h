@@ -1,5 +1,5 @@
-// The update of a whole model on the host, with its gradients there and its parameters copied to the device: what
-// offload adds to a step. `zerofleet bench optimizer --offload` prints it, with --offload-dir of states in a file.
+// The update of a whole model on the host, where its gradients are, and the copy of its parameters to the device: what
+// offload adds to a step. `zerofleet bench optimizer --offload` prints it; with --offload-dir, for states in a file.
 #ifndef ZEROFLEET_BENCH_OFFLOAD_BENCHES_H_
 #define ZEROFLEET_BENCH_OFFLOAD_BENCHES_H_
 
@@ -13,12 +13,12 @@
 
 namespace zerofleet::bench {
 
-// Every optimizer in bf16, one rank in stage 2; memory is the host's.
+// Rates of every optimizer in bf16, as one rank in stage 2; memory_bytes_per_second is the host's.
 absl::StatusOr<std::vector<OptimizerRate>> BenchHostUpdate(device::Device& device, const v1::ModelConfig& model,
                                                            int rounds);
 
-// The same with the states in a file in `directory`. Bytes are those read from it and written to it, which stand beside
-// what the file does in the same pieces with nothing to compute.
+// Rates of every optimizer with its states in a file in `directory`. Bytes count reads and writes of the file; the
+// ceiling is the rate of the file alone, read and written in the same pieces without any computation.
 absl::StatusOr<std::vector<OptimizerRate>> BenchUpdateOnDisk(device::Device& device, const v1::ModelConfig& model,
                                                              const std::string& directory, int rounds);
 

@@ -1,4 +1,4 @@
-// Rates that a small model can have.
+// The offload benches give plausible rates for a small model.
 #include "bench/offload_benches.h"
 
 #include "gtest/gtest.h"

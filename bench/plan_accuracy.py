@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Predicted against measured, on this machine's CPUs: the time of a step and the peak of a process, for configurations drawn from a seed.
+"""Compares predictions with measurements on this machine's CPUs: step times and peaks of processes, for random configurations from a seed.
 
   bench/plan_accuracy.py [--configs 10] [--seed 1] [--steps 8] [--fit 0] > table.md
 
-Each configuration is planned with `zerofleet plan --measure` between two runs of it, so that a machine whose speed drifts is the same for
-both; a run's step is the median without the first two, of --steps steps or of as many as take two seconds, and the faster run counts. How
-far the two are apart is what the machine itself did meanwhile: no prediction can be nearer. --fit N draws N more that the plan says fit a
-memory limit of its own peak, and trains them under it: none may fail. Prints a Markdown table and the median and worst differences.
+Each configuration is planned with `zerofleet plan --measure` between two runs of it, so that a drift of the machine's speed affects both. A
+run's step time is the median, without the first two steps, of --steps steps or of as many as take two seconds, and the faster run counts. The
+difference between the two runs is the machine's own variation: no prediction can be closer. --fit N draws N more configurations and trains
+them under a memory limit equal to their planned peak: none may fail. Prints a Markdown table and the median and worst differences.
 """
 import argparse
 import json

@@ -5,8 +5,8 @@
 
 Every combination of stage, tensor degree, micro-batch, checkpointing and offload that the planner may pick is trained for a few steps.
 The fastest six, what `train --auto` picks and what `plan --measure` picks are then trained again in turn, every second round in the opposite
-order. A time is a run's median step; that of a combination is the median of its rounds. The first half of the rounds says which is the best,
-the second how long it takes: the least of several noisy times is too low. Prints a Markdown table: how much slower each pick is than the
+order. The time of a run is its median step, that of a combination the median of its rounds. The first half of the rounds determines the best
+combination, the second half its time, since the minimum of several noisy times is too low. Prints a Markdown table: how much slower each pick is than the
 best. ZEROFLEET names the binary.
 """
 import argparse
@@ -50,7 +50,7 @@ class Model:
         self.path.write_text(json.dumps(self.config))
 
     def choices(self):
-        """As cli/planner/pick.cc has them, but every micro-batch."""
+        """The choices of cli/planner/pick.cc, but with every micro-batch."""
         layers, _, _, workers, sequences, _ = self.shape
         root = round(math.sqrt(layers))
         kinds = ["none", "selective", "block"] + ([f"{{every: {root}}}"] if root > 1 else [])
@@ -62,7 +62,7 @@ class Model:
                 yield dict(zip(PICKED, (stage, tensor, micro, kind, offload)))
 
     def seconds(self, choice, steps):
-        """The median step of a run of its own, without the first two."""
+        """The median step of a separate run, without its first two steps."""
         self.runs += 1
         report = self.work / f"report-{self.runs}.jsonl"
         sets = [word for key, value in choice.items() for word in ("--set", f"{key}={value}")]

@@ -2,14 +2,14 @@
 """How long a fleet takes to go on after kill -9 of a rank, part by part, on this machine.
 
     bench/recovery.py [--kills N] [--stop | --cut] [--workers N] [--spares N] [--snapshots K] [--cold] [--config FILE.json] [--json]
-    bench/recovery.py --every SECONDS --seconds SECONDS ...      the share of the time that went into steps which were not lost
+    bench/recovery.py --every SECONDS --seconds SECONDS ...      the share of the time that went into steps that were not lost
 
 Trains on made-up text with the given configuration (default: a small GPT in fp32), kills a rank drawn at random N times, each
 time after another commit, and measures from outside: from the signal to the launcher's line that says the rank
 is lost, to the `recovery` event, and to the first step that is reported after it. With --stop the rank gets SIGSTOP instead, which only the
-heartbeat timeout tells. With --cold the machine forgets what it has cached of the checkpoints before each kill, so that they come from
-the disk, as they do for a replacement on another node. With --cut each worker is on a node of its own (network namespaces; root only), and the rank's node is cut off from
-the network, without a word to anybody; it is replaced when the loss was noticed. ZEROFLEET names the binary.
+heartbeat timeout detects. With --cold the kernel drops its cache of the checkpoints before each kill, so that they are read from the disk,
+as by a replacement on another node. With --cut each worker is on a node of its own (network namespaces; root only), and the rank's node is
+cut off from the network without notice; it is replaced once the loss has been noticed. ZEROFLEET names the binary.
 """
 import argparse
 import json
@@ -60,7 +60,7 @@ class Watched:
         return path.read_text(errors="replace").count(text) if path.exists() else 0
 
     def await_count(self, path, text, count, seconds=120):
-        """The time at which the text had occurred so often."""
+        """Waits until the text has occurred `count` times; returns the time."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if self.count(path, text) >= count:
@@ -84,11 +84,11 @@ class Watched:
 
 
 class WatchedNodes(Watched):
-    """The same of a fleet whose workers are on nodes of their own."""
+    """A watched run whose workers are on nodes of their own."""
 
     def __init__(self, folder, config):
         self.report, self.log = folder / "report.jsonl", folder / "coordinator.log"
-        # Namespaces of one machine could reach each other through shared memory.
+        # Network namespaces of one machine could otherwise reach each other through shared memory.
         self.fleet = nodes.NodeFleet(folder, config, self.report, config["parallel"]["workers"], {**os.environ, "UCX_TLS": "tcp"})
         self.fleet.open()
 
@@ -100,18 +100,18 @@ class WatchedNodes(Watched):
 
 
 def forget_cached(folder):
-    """Committed files have reached the disk, and so the kernel can drop what it holds of them."""
+    """Makes the kernel drop its cache of the committed files, which it can since they have reached the disk."""
     for path in folder.glob("step-*/*"):
         try:
             file = os.open(path, os.O_RDONLY)
-        except FileNotFoundError:  # an old checkpoint that is deleted meanwhile
+        except FileNotFoundError:  # an old checkpoint was deleted meanwhile
             continue
         os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
         os.close(file)
 
 
 def cut_a_rank(run, draw, lost):
-    """Cuts a node off until its rank is lost, and lets another worker start there. The times of both."""
+    """Cuts a node off until its rank is lost, and lets another worker start there. Returns the times of the cut and of the notice."""
     node = draw.choice(run.fleet.workers())
     began = time.monotonic()
     run.fleet.network.cut(node)
@@ -122,7 +122,8 @@ def cut_a_rank(run, draw, lost):
 
 
 def kill_a_rank(run, draw, lost, number):
-    """Kills (or stops) workers until one was a rank and no spare, so that more than `lost` recoveries have begun. The time of that kill."""
+    """Kills (or stops) workers until one of them was a rank, not a spare, so that more than `lost` recoveries have begun.
+    Returns the time of that kill."""
     def spares_lost():
         return run.count(run.log, "lost spare") + run.count(run.log, "ended before it had joined")
 
@@ -139,10 +140,10 @@ def kill_a_rank(run, draw, lost, number):
 
 
 def measure(run, draw, number, cold=None):
-    """Seconds from one kill, or one cut where there is no signal's number, to: the line, the recovery, the first step.
-    `cold`: the checkpoints' folder, to be forgotten before."""
+    """Seconds from one kill (one cut if `number` is None) to the log's line, to the recovery and to the first step.
+    `cold` is the checkpoints' folder if its cache is to be dropped before, otherwise None."""
     recoveries, lost = run.count(run.report, '"event":"recovery"'), run.count(run.log, "; recovering")
-    # A rank that is lost time and again after one step would end the run.
+    # A rank that is lost again and again after a single step would end the run.
     run.await_count(run.report, '"event":"checkpoint"', run.count(run.report, '"event":"checkpoint"') + 1)
     run.await_count(run.report, '"event":"step"', run.count(run.report, '"event":"step"') + draw.randint(1, 8))
     if cold:
@@ -161,7 +162,8 @@ def measure(run, draw, number, cold=None):
 
 
 def goodput(run, draw, every, seconds):
-    """The seconds of each step's last report, over the time, with a kill at intervals."""
+    """The fraction of the time that went into steps, each counted by its last report, with a kill every `every` seconds;
+    and the number of kills."""
     lines = run.count(run.report, "\n")
     began = time.monotonic()
     kills = 0

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""How long a save holds training up, written from a copy of the states (checkpoint.snapshot: memory) and from the states (stream).
+"""How long a save delays training: written from a copy of the states (checkpoint.snapshot: memory), and from the states themselves (stream).
 
   bench/save_stalls.py [--saves 6] [--every 4] [--offload] > table.md
 
 One run for each kind on 2 workers: a model of 25 million parameters, stage 2, bf16, a save every few steps. The stall is the
-checkpoint event's, which counts the copy, or the updates that waited; the host's peak is rank 0's. Prints a Markdown table. ZEROFLEET
+checkpoint event's figure, which counts the copy or the time that updates waited; the host's peak is rank 0's. Prints a Markdown table. ZEROFLEET
 names the binary.
 """
 import argparse
@@ -48,7 +48,7 @@ def main():
         (work / "text").write_text("".join(numbers.choice("abcdefgh \n") for _ in range(200_000)))
         for kind in ("memory", "stream"):
             events = trained(work, kind, options)
-            # The last save ends the run: no update waits for it.
+            # The last save is at the end of the run, so no update waits for it.
             saves = [event for event in events if event["event"] == "checkpoint"][:-1]
             stalls = [1e3 * event["stall_seconds"] for event in saves]
             steps = [event["seconds"] for event in events if event["event"] == "step"]

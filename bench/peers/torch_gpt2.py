@@ -89,7 +89,7 @@ def train_step(model, optimizer, tokens, targets, autocast):
 # --- time
 
 class Marks:
-    """Places in the device's work, and the seconds between each and the next."""
+    """Marks in the device's work, and the seconds between consecutive ones."""
 
     def __init__(self, device):
         self.on_gpu, self.marks = device == "cuda", []
@@ -109,7 +109,7 @@ class Marks:
 
 
 def timed_steps(arguments, batch):
-    """Seconds of each step that counts, by the device's own clock, and the last loss."""
+    """The seconds of each counted step, by the device's own clock, and the last loss."""
     shape = json.loads(arguments.shape) if arguments.shape else SHAPES[arguments.model]
     shape = dict(shape, context=arguments.context, vocab=arguments.vocab)
     torch.manual_seed(1)
@@ -132,7 +132,7 @@ def timed_steps(arguments, batch):
 
 
 def only_flash_attention(device):
-    """A silent fallback to another kernel would make this a different peer."""
+    """A context that allows no kernel but flash attention: a silent fallback to another would make this a different peer."""
     if device != "cuda":
         return contextlib.nullcontext()
     from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -175,7 +175,7 @@ def compiled(model, what):
 
 
 def batch_of(steps, name):
-    """The batch that a step took; a comparison at another one would be none."""
+    """The batch that a step took; figures at different batches cannot be compared."""
     found = [result for result in map(json.loads, pathlib.Path(steps).read_text().splitlines()) if result.get("step") == name]
     batch = (found[-1].get("figures") or {}).get("batch") if found else None
     if not batch:
@@ -186,7 +186,7 @@ def batch_of(steps, name):
 # --- losses
 
 def hugging_face_tensors(model):
-    """Names and layout of GPT2LMHeadModel, whose projections are stored (in, out)."""
+    """The weights with the names and the layout of GPT2LMHeadModel, whose projections are stored (in, out)."""
     names = {"c_attn": "attn.c_attn", "attn_proj": "attn.c_proj", "c_fc": "mlp.c_fc", "mlp_proj": "mlp.c_proj"}
     for name, weight in model.named_parameters():
         parts = name.split(".")
@@ -198,7 +198,7 @@ def hugging_face_tensors(model):
 
 
 def save(model, shape, directory):
-    """A Hugging Face directory: model.safetensors and config.json."""
+    """Writes a Hugging Face directory: model.safetensors and config.json."""
     header, blobs, offset = {}, [], 0
     for name, tensor in hugging_face_tensors(model):
         blob = struct.pack(f"<{tensor.numel()}f", *tensor.contiguous().view(-1).tolist())
@@ -215,7 +215,7 @@ def save(model, shape, directory):
 
 
 def losses(arguments):
-    """fp32 training on one batch: the tokens of a file, cut into sequences that share their borders."""
+    """Trains in fp32 on one batch: the tokens of a file, cut into sequences that share their border tokens."""
     shape = json.loads(arguments.shape)
     torch.manual_seed(1)
     torch.backends.cuda.matmul.allow_tf32 = False  # some images enable it through the environment

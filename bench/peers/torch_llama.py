@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""A Llama's training step: Zerofleet beside PyTorch's DDP and FSDP2 on the CPU, the same shape, in turns.
+"""The training step of a Llama: Zerofleet against PyTorch's DDP and FSDP2 on the CPU, with the same shape, in turns.
 
   bench/peers/torch_llama.py --zerofleet build/zerofleet [--preset smollm2-135m] [--workers 2] [--context 256] [--sequences 8]
 
 All train in bf16 (autocast under DDP; FSDP2's mixed precision; fp32 weights and moments in both), with fused AdamW and gradients
-clipped at 1. Random weights and tokens: one step costs what any does. Prints tokens per second of all workers together, the median
-over rounds, and how many times the peer's ours is.
+clipped at 1. Weights and tokens are random, since every step costs the same. Prints the tokens per second of all workers together, the median
+over rounds, and the ratio of ours to the peer's.
 """
 import argparse
 import json
@@ -136,7 +136,7 @@ def main():
         import torch
         torch.multiprocessing.start_processes(rank_of, args=(flags,), nprocs=flags.workers, start_method="spawn")
         return
-    pairs = {"ddp": 0, "fsdp": 3}  # the peer, and the stage that holds what it holds
+    pairs = {"ddp": 0, "fsdp": 3}  # the peer, and the ZeRO stage that splits the same states
     rates = {kind: {"ours": [], "theirs": []} for kind in pairs}
     names = {}
     for _ in range(flags.rounds):

@@ -3,12 +3,12 @@
 
     torch_module.py --workers 2 --steps 5 [--model FOLDER --text book.txt]
 
-Needs the package zerofleet, PyTorch and transformers. Every one of them sees the same weights, samples and schedule, in
-fp32 on the CPU. Printed for each: the last loss, the distance of the losses from the first row's at
-the first step and at most, tokens a second (the median step but the first,
-all workers together) and the largest peak memory of a worker's process. --model is a folder of transformers' with a Llama and
-its tokenizer, such as a real SmolLM2-135M (examples/finetune); without it the shape is that, the weights are random, and the
-text is taken by bytes. FSDP2 begins on meta and loads its shards, as it is meant to.
+Needs the package zerofleet, PyTorch and transformers. All of them see the same weights, samples and schedule, in fp32 on the
+CPU. Prints for each: the last loss, the difference of the losses from the first row's at the first step and at most, tokens per
+second (by the median step without the first, all workers together) and the largest peak memory of a worker's process. --model is
+a folder of transformers with a Llama and its tokenizer, such as a real SmolLM2-135M (examples/finetune); without it the shape is
+that model's, the weights are random, and the tokens of the text are its bytes. FSDP2 begins on meta and loads its shards, as it is
+meant to.
 """
 import argparse
 import json
@@ -27,7 +27,7 @@ SEED = 7
 
 
 class Samples:
-    """Sequences of a file of u16 tokens, as the built-in families cut them."""
+    """The sequences of a file of u16 tokens, cut as for the built-in families."""
 
     def __init__(self, path, context):
         import numpy
@@ -43,20 +43,20 @@ class Samples:
 
 
 def build():
-    """The model without weights, of the folder that the run is in."""
+    """The model of the run's folder, without weights."""
     import transformers
 
     return transformers.LlamaForCausalLM(transformers.LlamaConfig.from_pretrained("model"))
 
 
 def loss_of(model, ids):
-    """The sum over tokens, and their number."""
+    """The sum of the losses of all tokens, and the number of tokens."""
     logits = model(input_ids=ids[:, :-1]).logits.float()
     return F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="sum"), ids[:, 1:].numel()
 
 
 def sharded(world):
-    """The model under FSDP2, a unit a layer; every rank reads a whole tensor at a time and keeps its part."""
+    """The model under FSDP2, one unit per layer; every rank reads one whole tensor at a time and keeps its shard."""
     from safetensors import safe_open
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
@@ -70,7 +70,7 @@ def sharded(world):
         fully_shard(layer, mesh=mesh)
     fully_shard(model, mesh=mesh)
     model.to_empty(device="cpu")
-    model.model.rotary_emb = LlamaRotaryEmbedding(model.config)  # a buffer that no file has
+    model.model.rotary_emb = LlamaRotaryEmbedding(model.config)  # a buffer that is not in any file
     with safe_open(os.path.join("model", "model.safetensors"), framework="pt") as file, torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(distribute_tensor(file.get_tensor(name), mesh, parameter.placements))
@@ -79,7 +79,7 @@ def sharded(world):
 
 
 def peer(kind, options):
-    """A rank of DDP or FSDP2."""
+    """Runs a rank of DDP or FSDP2."""
     import torch.distributed as dist
     import transformers
 
@@ -113,7 +113,7 @@ def peer(kind, options):
             else:
                 model.set_requires_gradient_sync(last)
             loss, count = loss_of(model, ids)
-            (loss * world / (options.batch * options.context)).backward()  # the mean over ranks is of these
+            (loss * world / (options.batch * options.context)).backward()  # DDP and FSDP average gradients over ranks
             total += loss.detach()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -139,7 +139,7 @@ def run_peer(kind, options, folder):
 
 
 def module(options):
-    """A run of Zerofleet over the module, by its report."""
+    """Runs Zerofleet over the module, and returns the figures of its report."""
     import zerofleet as zf
 
     zf.train(build, data=Samples(os.path.abspath("tokens.bin"), options.context), loss=loss_of, weights="model",
