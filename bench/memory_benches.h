@@ -25,11 +25,10 @@ std::vector<FragmentationWork> FragmentationWorks();
 struct FragmentationResult {
   std::string name;
   int64_t events = 0;
-  int64_t peak_bytes = 0;    // the most bytes that are in use at any time
-  int64_t placed_bytes = 0;  // PlacedBytes of the step with the longest batch: one arena
-  int64_t reserved_bytes =
-      0;                     // what Zerofleet reserves, slots for overlap included; memory that rows share counts once
-  int64_t cached_bytes = 0;  // the least limit, to 1% of the peak, above which the caching allocator never fails
+  int64_t peak_bytes = 0;      // the most bytes that are in use at any time
+  int64_t placed_bytes = 0;    // PlacedBytes of the step with the longest batch: one arena
+  int64_t reserved_bytes = 0;  // what Zerofleet reserves; memory that rows share counts once
+  int64_t cached_bytes = 0;    // the least limit, to 1% of the peak, above which the caching allocator never fails
   // Among the limits into which the placed arena fits and under which the caching allocator fails, the one with the
   // most free memory at the failure; 0 if there is none.
   int64_t limit_bytes = 0;

@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def libucs():
-    """The library of UCX that looks for transports."""
+    """UCX's library that loads the transports."""
     listed = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=True).stdout
     found = re.search(r"libucs\.so\.0 .*=> (\S+)", listed)
     if not found:
@@ -28,8 +28,8 @@ def add_transports(wheel):
 
 
 def link_transports(wheel):
-    """Has the transports in a repaired wheel find its libraries, which auditwheel does for Python's extensions alone. RDMA's
-    own libraries, as a driver's, stay the machine's."""
+    """Makes the transports in a repaired wheel find its libraries; auditwheel does so only for Python's extensions. RDMA's
+    own libraries come from the machine, like a driver's."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.executable, "-m", "wheel", "unpack", "-d", folder, wheel], check=True, stdout=subprocess.DEVNULL)
         root = next(Path(folder).iterdir())

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Builds a wheel of the package that carries its libraries, for this Python and any machine with its glibc or a newer one:
-# `make wheel`. auditwheel copies what the extension needs under names of their own, so that they meet no other package's;
-# UCX's transports, which UCX opens by itself, go to zerofleet/ucx, where zerofleet/__init__.py sends it.
+# Builds a wheel of the package that carries its libraries, for this Python and any machine with this machine's glibc or a
+# newer one: `make wheel`. auditwheel copies the libraries that the extension needs under unique names, so that they do not
+# clash with other packages'; UCX's transports, which UCX opens by itself, go to zerofleet/ucx, and zerofleet/__init__.py
+# points UCX to them.
 set -eu
 tools=$1 jobs=$2 to=$3
 cd "$(dirname "$0")/.."

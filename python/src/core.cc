@@ -1,6 +1,6 @@
-// zerofleet._core: the command line in Python's process, and what the package reads and writes through it.
+// zerofleet._core: the command line in Python's process, and the functions by which the package reads and writes files.
 //
-// Everything here takes and returns plain values: texts, numbers, addresses. Configurations and manifests are JSON.
+// All functions take and return plain values: texts, numbers, addresses. Configurations and manifests are JSON.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -46,7 +46,7 @@ bool HangupIgnored() {
   return signals.attr("getsignal")(static_cast<int>(SIGHUP)).equal(signals.attr("SIG_IGN"));
 }
 
-// As the executable's main (cli/main.cc). `words` start another process like this one.
+// Does what the executable's main does (cli/main.cc). `words` is the command that starts another process like this one.
 int Main(std::vector<std::string> arguments, std::vector<std::string> words, nb::object passes) {
   cli::SecureStandardDescriptors();
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
@@ -76,7 +76,7 @@ std::vector<cli::ConfigOverride> OverridesOf(const std::vector<std::pair<std::st
   return overrides;
 }
 
-// The package counts its dataset. What has none yet is read again when it has, or by the command line.
+// The package counts the dataset. Until it has, the configuration is only read, and will be read again afterwards.
 absl::StatusOr<int64_t> LengthOfDataset(const v1::Config& config) {
   return config.data().samples() > 0 ? config.data().samples() : cli::kSamplesToBeCounted;
 }
@@ -97,7 +97,7 @@ void ReadWeights(const std::string& step_dir, const std::vector<uintptr_t>& addr
     const nb::gil_scoped_release others;
     const int64_t elements = checkpoint::ManifestElements(manifest);
     int tensor = 0;
-    // Pieces come file by file, each within itself in flat order.
+    // Pieces arrive file by file; within a file they are in flat order.
     status = checkpoint::LoadWeights(
         step_dir, manifest, {{0, elements, 0}}, ema ? checkpoint::WeightsOf::kAverage : checkpoint::WeightsOf::kStep,
         [&](int64_t offset, std::span<const float> values) {

@@ -1,4 +1,4 @@
-// Calls into Python and back, with the GIL held in Python alone; see passes.h.
+// Calls into Python and back; the GIL is held only in Python. See passes.h.
 #include "passes.h"
 
 #include <nanobind/stl/function.h>
@@ -17,7 +17,7 @@ namespace nb = nanobind;
 namespace zerofleet::python {
 namespace {
 
-// One line: the last frame of the user's own code, and the exception.
+// One line with the last frame of the user's own code and the exception.
 std::string DescribeException(const nb::python_error& error) {
   try {
     return nb::cast<std::string>(nb::module_::import_("zerofleet.errors").attr("describe")(error.value()));
@@ -26,13 +26,14 @@ std::string DescribeException(const nb::python_error& error) {
   }
 }
 
-// Bad input unless the engine said otherwise.
+// The engine's own error if it has failed; otherwise the user's code has, which is bad input.
 absl::Status StatusOf(const nb::python_error& error, const Units* units) {
   if (units != nullptr && !units->failure().ok()) return units->failure();
   return absl::InvalidArgumentError(DescribeException(error));
 }
 
-// What a pass came to, which the user's code may have gone on with although a unit could not be had.
+// A pass's loss. An engine's error comes first: the user's code may have caught the exception and gone on without a
+// unit.
 absl::StatusOr<model::ForeignLoss> LossOf(const nb::object& result, const Units& units) {
   if (!units.failure().ok()) return units.failure();
   return model::ForeignLoss{nb::cast<double>(result[0]), nb::cast<double>(result[1])};

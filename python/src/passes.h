@@ -1,4 +1,5 @@
-// The passes of a PyTorch module, computed in Python (zerofleet/passes.py): the seam between the engine and hooks.
+// The passes of a PyTorch module, computed in Python (zerofleet/passes.py): the seam between the engine and the
+// module's hooks.
 #ifndef ZEROFLEET_PYTHON_SRC_PASSES_H_
 #define ZEROFLEET_PYTHON_SRC_PASSES_H_
 
@@ -14,12 +15,12 @@
 
 namespace zerofleet::python {
 
-// Raises zerofleet.Error for a status that is not OK; with the GIL.
+// Raises zerofleet.Error for a status that is not OK. Needs the GIL.
 void Raise(const absl::Status& status);
 
-// A pass's units, as Python's hooks see them. A status that is not OK is raised, and remembered for whoever runs the
-// pass: on its way through PyTorch an exception keeps no status code. From then on the engine is asked for nothing:
-// what a pass holds when it is lost, the view's end takes back.
+// A pass's units, as Python's hooks see them. A status that is not OK is raised, and also kept for the caller that runs
+// the pass, since an exception loses its status code on its way through PyTorch. After that the engine is no longer
+// called: units that a failed pass still holds are released when the view ends.
 class Units {
  public:
   explicit Units(model::ScriptedPass& pass) : pass_(pass) {}

@@ -21,7 +21,7 @@ void PassOn(int number) {
   const pid_t thread = command_line_thread;
   if (thread == ThisThread() || syscall(SYS_tgkill, getpid(), thread, number) != 0) {
     signal(number, SIG_DFL);
-    raise(number);  // once this handler has returned
+    raise(number);  // takes effect once this handler has returned
   }
   errno = error;
 }
@@ -37,7 +37,7 @@ StopHandlers::StopHandlers(bool hangup_ignored) {
   for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], nullptr, &before_[i]);
   for (int i = 0; i < kStopping; ++i) sigaction(kSignals[i], &action, nullptr);
   if (hangup_ignored) signal(SIGHUP, SIG_IGN);
-  signal(SIGXFSZ, SIG_IGN);  // a file at its size limit is then a write error, with a message
+  signal(SIGXFSZ, SIG_IGN);  // so that exceeding a limit on file sizes is a write error, with a message
 }
 
 StopHandlers::~StopHandlers() {

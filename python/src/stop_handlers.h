@@ -1,4 +1,4 @@
-// Signals of a process that belongs to Python, while the command line runs in it.
+// Directs signals in a process that belongs to Python, while the command line runs in it.
 #ifndef ZEROFLEET_PYTHON_SRC_STOP_HANDLERS_H_
 #define ZEROFLEET_PYTHON_SRC_STOP_HANDLERS_H_
 
@@ -6,10 +6,10 @@
 
 namespace zerofleet::python {
 
-// From its construction to its destruction SIGINT, SIGTERM and SIGHUP go to the thread that has made it, which blocks
-// them and asks for them (cli/launcher/stop_signals.h): Python's process has threads of other libraries, which block
-// nothing, and the kernel would give a signal to any of them. One that arrives where the thread does not block it has
-// its default effect. Afterwards signals have the effect, and the thread the mask, that they had before. One at a time.
+// While it exists, SIGINT, SIGTERM and SIGHUP go to the thread that has constructed it, which blocks and polls them
+// (cli/launcher/stop_signals.h): Python's process has threads of other libraries that block nothing, and the kernel
+// would deliver a signal to any of them. A signal that arrives while the thread does not block it has its default
+// effect. The destructor restores the signals' handlers and the thread's mask. Only one may exist at a time.
 class StopHandlers {
  public:
   // `hangup_ignored`: whether this process was started with SIGHUP ignored, as by nohup; libraries may have changed
@@ -20,8 +20,8 @@ class StopHandlers {
   StopHandlers& operator=(const StopHandlers&) = delete;
 
  private:
-  static constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ};  // all that are changed meanwhile
-  static constexpr int kStopping = 3;                                             // the first of them stop a run
+  static constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ};  // all signals that are changed
+  static constexpr int kStopping = 3;                                             // the first three stop a run
 
   struct sigaction before_[sizeof kSignals / sizeof kSignals[0]];
   sigset_t mask_;

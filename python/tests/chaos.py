@@ -1,10 +1,10 @@
-"""Rounds of faults: a run of a PyTorch module whose processes are killed must give the bits of one that was left alone.
+"""Rounds of faults: a run of a PyTorch module whose processes are killed must give the bits of an undisturbed run.
 
     python chaos.py --rounds 100 --seed 1
 
 Each round draws a stage, a number of workers and faults: a worker is killed or held up for a moment, the coordinator or the
-launcher is killed, the run is stopped and begun again. Ends with 1 at the first difference, whose round's seed and folder are
-printed. Not a test of pytest's: it runs as long as it is told to.
+launcher is killed, the run is stopped and resumed. Exits with 1 at the first difference and prints the round's seed and
+folder. Not a pytest test: it runs as many rounds as --rounds says.
 """
 
 import argparse
@@ -32,7 +32,7 @@ def settings(folder, stage, workers, name="dropped"):  # without transformers, w
 
 
 def children(pid):
-    """{pid: its command's words} of the living children of a process."""
+    """{pid: words of its command line} of the living children of a process."""
     found = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -71,7 +71,7 @@ class Round:
         if pids:
             pid = self.draw.choice(pids)
             os.kill(pid, signal.SIGSTOP)
-            time.sleep(self.draw.choice([0.3, 3]))  # the second is longer than the heartbeat's timeout
+            time.sleep(self.draw.choice([0.3, 3]))  # 3 s are longer than the heartbeat timeout
             try:
                 os.kill(pid, signal.SIGCONT)
             except ProcessLookupError:

@@ -4,7 +4,7 @@ import torch
 
 
 class PoisoningEngine:
-    """What passes.Passes needs of zerofleet._core.Units, over plain tensors: one place for each unit."""
+    """Stands for zerofleet._core.Units in passes.Passes, over plain tensors: one place for each unit."""
 
     def __init__(self, foreign, values, dtype):
         self.units = [[t["name"] for t in u["tensors"]] for u in foreign["units"]]

@@ -17,7 +17,7 @@ def environment():
 
 
 def config(task, folder, **changes):
-    """A small run of models.TASK as a dict; changes are whole sections or values."""
+    """The configuration of a small run of models.TASK, as a dict; ``changes`` replaces whole sections or values."""
     base = {
         "model": {"torch": f"models:{task}"},
         "parallel": {"zero_stage": 2, "workers": 2},
@@ -37,13 +37,13 @@ def config(task, folder, **changes):
 
 
 def command(*arguments, **options):
-    """`python -m zerofleet ARGUMENTS`, waited for."""
+    """Runs `python -m zerofleet ARGUMENTS` to its end."""
     return subprocess.run([sys.executable, "-m", "zerofleet", *map(str, arguments)], env=environment(),
                           capture_output=True, text=True, timeout=options.pop("timeout", 400), **options)
 
 
 def start(folder, settings, *arguments):
-    """A run as a process that goes on."""
+    """Starts a run; returns its process."""
     path = folder / "run.yaml"
     path.write_text(json.dumps(settings))
     return subprocess.Popen([sys.executable, "-m", "zerofleet", "train", str(path), "--report",
@@ -52,7 +52,7 @@ def start(folder, settings, *arguments):
 
 
 def train(folder, settings, *arguments, code=0):
-    """A run to its end: its events."""
+    """Trains to the end; returns the events of the report."""
     folder.mkdir(parents=True, exist_ok=True)
     process = start(folder, settings, *arguments)
     out, err = process.communicate(timeout=400)
@@ -61,14 +61,14 @@ def train(folder, settings, *arguments, code=0):
 
 
 def prepared(folder, settings):
-    """The path of the complete configuration of a run that somebody else starts."""
+    """The path of the complete configuration of a run that the test starts process by process."""
     from zerofleet import launch, task
 
     os.environ.pop(task.VARIABLE, None)
     try:
         path = launch.prepare(task.find(settings["model"]["torch"]), json.dumps(settings), "run.yaml", [])
     finally:
-        os.environ.pop(task.VARIABLE, None)  # whose file is that of this test
+        os.environ.pop(task.VARIABLE, None)  # the task's file is this test's
     return path
 
 
@@ -78,7 +78,7 @@ def _process(*arguments, **variables):
 
 
 def coordinator(path, folder):
-    """A coordinator by hand, and its address."""
+    """Starts a coordinator by itself; returns its process and address."""
     process = _process("coordinator", "--config", path, "--listen", "127.0.0.1:0", "--state-dir", folder / "state",
                        "--report", folder / "report.jsonl")
     return process, process.stdout.readline().split()[-1]
@@ -90,7 +90,7 @@ def worker(address, **variables):
 
 
 def await_file(path, seconds=200, process=None):
-    """Until a file is there that ends with a line's end; a process that is to write it must not end before."""
+    """Waits for a file that ends with a newline; the process that writes it must not end before."""
     for _ in range(int(seconds / 0.05)):
         if path.exists() and path.read_text().endswith("\n"):
             return
@@ -105,7 +105,7 @@ def events(folder):
 
 
 def steps(of):
-    """Loss and norm of each step, the last time that it was done."""
+    """Loss and norm of each step, from the last time that it was done."""
     found = {e["step"]: (e["loss"], e["grad_norm"]) for e in of if e["event"] == "step"}
     return [found[step] for step in sorted(found)]
 

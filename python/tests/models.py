@@ -1,4 +1,4 @@
-"""Small modules for the tests, each a zerofleet.Task of its own: what `model.torch: models:NAME` names."""
+"""Small modules for the tests, each in a zerofleet.Task that `model.torch: models:NAME` names."""
 
 import multiprocessing
 import os
@@ -30,8 +30,7 @@ class Tokens:
 
 
 class Noisy(Tokens):
-    """Tokens of which a random one is replaced; ZF_TEST_READERS is a folder where readers that are processes of their own
-    write their ids down."""
+    """Sequences in which a random token is replaced. Loader processes write their ids to the folder ZF_TEST_READERS."""
 
     def __getitem__(self, index):
         folder = os.environ.get("ZF_TEST_READERS")
@@ -128,7 +127,7 @@ class ConvNet(nn.Module):
 
 
 class Branches(nn.Module):
-    """Blocks of which every micro-batch leaves one out, and which one depends on the data."""
+    """Blocks, one of which every micro-batch skips; which one depends on the data."""
 
     def __init__(self, width=16, blocks=4):
         super().__init__()
@@ -174,7 +173,7 @@ class Dropped(nn.Module):
 
 
 class Stop(torch.autograd.Function):
-    """Nothing, but for the first backward at a step of ZF_TEST_MARK: writes the process's id there, and waits to be
+    """Does nothing, except that a backward pass in the fifth step writes the process's id to ZF_TEST_MARK, and waits to be
     killed."""
 
     passes = 0
@@ -187,7 +186,7 @@ class Stop(torch.autograd.Function):
     def backward(ctx, grad):
         mark = os.environ.get("ZF_TEST_MARK")
         Stop.passes += 1
-        if mark and Stop.passes == 14:  # in the fifth step of three micro-batches
+        if mark and Stop.passes == 14:  # in the fifth step; a step has three micro-batches
             try:
                 with open(mark, "x") as file:
                     file.write(f"{os.getpid()}\n")
@@ -210,7 +209,7 @@ class Slow(Branches):
 
 
 def build_normed():
-    """A batch norm whose statistics stay what they are."""
+    """A batch norm whose running statistics do not change."""
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(144, 5))
     model[1].eval()
     return model

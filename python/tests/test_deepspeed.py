@@ -1,4 +1,4 @@
-"""DeepSpeed's configurations: values land where they mean the same, and every key has a fate."""
+"""DeepSpeed's configurations: values go to keys with the same meaning, and something is said about every key."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What goes wrong is one line that says what, where, and what would be right; and nothing is left behind."""
+"""Errors are one line that says what is wrong, where, and what to do instead; and nothing is left behind."""
 
 import json
 import signal
@@ -14,7 +14,7 @@ import zerofleet
 
 LLAMA = "import models, zerofleet as zf, torch\nfrom torch import nn\n"
 
-# A module's definition, and the line that a run of it ends with.
+# Each case: a module's definition, and the line with which its run ends.
 CASES = {
     "batch_norm": ("""
         def build():

@@ -1,4 +1,4 @@
-"""Hooks without the engine: the recorded order is the real one, nothing is used while it is released, and loss and
+"""Hooks without the engine: the recorded order is the real one, no unit is used while it is released, and loss and
 gradients are those of plain PyTorch, to the bit."""
 
 import pytest
@@ -28,7 +28,7 @@ def prepared(name, precision="fp32"):
     plain = task.build()
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
     values = {n: p.detach().clone() for n, p in plain.named_parameters()}
-    for parameter in plain.parameters():  # and not the buffers, such as a table of positions
+    for parameter in plain.parameters():  # only parameters: buffers, such as a table of positions, are left alone
         parameter.data = parameter.data.to(dtype)
     return task, foreign, worker, plain, PoisoningEngine(foreign, values, dtype)
 
@@ -49,7 +49,7 @@ def test_a_pass_is_the_recorded_one(name, precision):
     for n, g in engine.gradients().items():
         want = torch.zeros_like(g) if gradients[n] is None else gradients[n].float()
         assert torch.equal(g, want), n
-    if name != "branches":  # which leaves a block out
+    if name != "branches":  # `branches` leaves a block out
         unused = {u for u, names in enumerate(engine.units) if set(names) <= set(foreign["unused"])}
         assert engine.events == [e for e in recorded if not (e[1] in unused and e[0] in ("GRADIENT", "DELIVER"))]
 

@@ -1,4 +1,4 @@
-"""Processes that read ahead, without a fleet: what they are asked for, and what comes of losing one."""
+"""Processes that read ahead, without a fleet: which batches are requested, and what happens when a process is lost."""
 
 import os
 import signal
@@ -37,7 +37,7 @@ def check(loaders, position):
 
 
 def test_what_comes_next_is_read_ahead(loaders):
-    """Rank 0 of two in the order of ranks: the first six positions of every step of twelve; then a step again."""
+    """Rank 0 of two ranks: it reads the first six of every twelve positions; then a step is repeated."""
     for position in (0, 2, 4, 12, 14, 16, 24, 12, 14, 16, 24):
         check(loaders, position)
     assert {position for position, _ in loaders._wanted} == {24, 26, 28, 36}

@@ -1,6 +1,6 @@
-"""Real fleets: stages and worlds give the same bits, and plain PyTorch's numbers.
+"""Real fleets: all stages and world sizes give the same bits, and the numbers of plain PyTorch.
 
-ZF_TORCH_FULL=1 runs every model in every stage, precision and number of workers; without it each of them once.
+ZF_TORCH_FULL=1 runs every combination of model, stage, precision and number of workers; without it each value runs once.
 """
 
 import json
@@ -152,7 +152,7 @@ def test_a_checkpoint_of_four_workers_is_read_by_three(tmp_path):
 
 
 def test_a_view_that_shrinks_changes_no_bit(tmp_path):
-    """Processes by hand, so that nobody replaces the worker that is lost."""
+    """Processes are started one by one, so that nobody replaces the worker that is lost."""
     def settings(folder, workers, form_seconds=300):
         return fleet.config("slow", folder, steps=8, reduce={"order": "samples"}, batch={"micro_sequences": 1},
                             parallel={"zero_stage": 3, "workers": workers},
@@ -161,7 +161,7 @@ def test_a_view_that_shrinks_changes_no_bit(tmp_path):
 
     begun = time.monotonic()
     want = fleet.train(tmp_path / "calm", settings(tmp_path / "calm", 2) | {"restart": {}})
-    # Enough for three workers to start as slowly as this machine is; so long it also waits for the one that is lost.
+    # Long enough for three workers to start on a slow machine; the fleet also waits this long for the lost worker.
     form_seconds = int(max(20, 2 * (time.monotonic() - begun)))
     folder = tmp_path / "shrinks"
     folder.mkdir()
@@ -190,7 +190,7 @@ def test_epochs_are_of_the_dataset(tmp_path):
     del settings["steps"]
     settings["evaluate"] = {"every_steps": 0}
     got = fleet.steps(fleet.train(tmp_path, settings, "--set", "batch.global_sequences=8"))
-    assert len(got) == 8  # of 8 of the 60 samples
+    assert len(got) == 8  # 8 steps of 8 of the 60 samples
 
 
 def test_a_trace_has_every_ranks_steps(tmp_path):
@@ -244,7 +244,7 @@ def test_frozen_parameters_have_no_states(stage, tmp_path):
     assert any(not torch.equal(after[name], before[name]) for name in adapters)
     memory = ends[0]["ranks"][0]["memory"]["device"]
     whole, trained = sum(v.numel() for v in after.values()), sum(after[n].numel() for n in adapters)
-    padding = 32 * 8  # elements, of two kinds of units for each of three layers and around them
+    padding = 32 * 8  # elements: two kinds of units (trained, frozen) for each of three layers and for the root
     assert 2 * whole <= memory["parameters"]["peak"] <= 2 * (whole + padding)
     assert 12 * trained <= memory["optimizer"]["peak"] <= 12 * (trained + padding)
     written = sum(f.stat().st_size for f in folder.glob(f"step-{fleet.STEPS:08d}/*.safetensors"))
@@ -329,7 +329,7 @@ def test_offload_changes_no_bit(tmp_path):
 
 
 def test_offload_trains_what_the_device_has_no_room_for(tmp_path):
-    """Half the memory that a run without offload takes: it is refused, and one with offload gives the same bits."""
+    """With half the memory that a run without offload takes: such a run is refused, and one with offload gives the same bits."""
     parallel = {"zero_stage": 3, "workers": 2}
     want = fleet.train(tmp_path / "a", fleet.config("large", tmp_path / "a", parallel=parallel))
     offload = {"optimizer": "cpu", "parameters": "cpu"}
@@ -346,7 +346,7 @@ def test_offload_trains_what_the_device_has_no_room_for(tmp_path):
 
 
 def test_processes_that_read_ahead_change_no_bit(tmp_path):
-    """Samples with random numbers of their own, read by the worker itself and by its loader processes."""
+    """Samples that draw random numbers are the same whether the worker reads them itself or its loader processes do."""
     want = fleet.steps(fleet.train(tmp_path / "a", fleet.config("noisy", tmp_path / "a")))
     readers = tmp_path / "readers"
     readers.mkdir()
@@ -358,12 +358,12 @@ def test_processes_that_read_ahead_change_no_bit(tmp_path):
     assert fleet.steps(got) == want
     same(fleet.weights(tmp_path / "b"), fleet.weights(tmp_path / "a"))
     pids = [int(entry.name) for entry in readers.iterdir()]
-    assert len(pids) == 4, pids  # two of each worker, and no worker
+    assert len(pids) == 4, pids  # two loaders for each worker, and no worker itself
     assert not [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
 
 
 def test_a_fleet_is_started_by_hand(tmp_path):
-    """`prepare` on one machine, and processes wherever they are."""
+    """`prepare` writes a configuration for processes that are started by other means."""
     settings = fleet.config("dropped", tmp_path)
     (tmp_path / "run.yaml").write_text(json.dumps(settings))
     done = fleet.command("prepare", tmp_path / "run.yaml")

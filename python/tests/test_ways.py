@@ -1,4 +1,4 @@
-"""Ways into a run and out of it: scripts, loops of the user's own, transformers' Trainer, the command line."""
+"""How runs are started and how they end: scripts, the user's own loops, transformers' Trainer, the command line."""
 
 import json
 import os
@@ -17,7 +17,7 @@ import zerofleet
 
 
 def script(folder, text, *arguments, code=0):
-    """Runs a script in a folder of its own; what it has printed."""
+    """Runs a script in a folder of its own; returns its output, or its stderr if it should fail."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "script.py").write_text(textwrap.dedent(text))
     done = subprocess.run([*arguments, "script.py"], cwd=folder, env=fleet.environment(), capture_output=True, text=True,
@@ -27,7 +27,7 @@ def script(folder, text, *arguments, code=0):
 
 
 def settings(folder, **changes):
-    """fleet.config for a script in a folder, without a module: the script has it."""
+    """fleet.config for a script in a folder, without a module, which the script has."""
     return {**fleet.config("", folder, **changes), "model": {}}
 
 
@@ -85,7 +85,7 @@ LOOP = """
 
 def loop(folder, build="Slow", before="pass", body="micro.backward(*models.branches_loss(run.model, micro.batch))", code=0,
          **changes):
-    """A run of a loop of the user's own: what it prints, or its last line if it ends badly."""
+    """Runs a user's own loop; returns what it has printed."""
     return script(folder, LOOP.format(build=build, before=before, body=body, config=settings(folder, **changes)),
                   sys.executable, code=code)
 
@@ -103,7 +103,7 @@ def test_a_worker_killed_within_a_loop_of_the_users_own_changes_no_bit(tmp_path)
         del os.environ["ZF_TEST_MARK"]
         killer.join()
     got = fleet.events(tmp_path / "kill")
-    assert [e["failed_ranks"] for e in got if e["event"] == "recovery"] in ([[0]], [[1]])  # the other one has stayed
+    assert [e["failed_ranks"] for e in got if e["event"] == "recovery"] in ([[0]], [[1]])  # the other rank has stayed
     assert fleet.steps(got) == fleet.steps(fleet.events(tmp_path / "calm"))
 
 
@@ -172,7 +172,7 @@ def test_transformers_trainer_changes_by_two_lines(tmp_path):
 
 
 def test_transformers_trainer_trains_what_requires_a_gradient(tmp_path):
-    """A part that is frozen stays so, and so does what PEFT has wrapped; epochs are as many steps as there."""
+    """Frozen parts stay frozen, also below PEFT's adapters; epochs are as many steps as in transformers."""
     text = script(tmp_path, """
         import models, torch, transformers
         from zerofleet.integrations.transformers import Trainer

@@ -1,14 +1,15 @@
 """Zerofleet: ZeRO training of any PyTorch module, driven by an engine in C++.
 
-``train`` starts a run; ``steps`` is the same for people with a loop of their own; ``Checkpoint`` and ``load`` read any
-checkpoint without a fleet. PyTorch is imported when a module is looked at or run, not before.
+``train`` starts a run; ``steps`` does so for scripts with a loop of their own; ``Checkpoint`` and ``load`` read any
+checkpoint without a fleet. PyTorch is imported only where it is used, not by
+this package's import.
 """
 
 import os as _os
 
 from zerofleet.errors import Error
 
-# UCX opens its transports by itself: those of a wheel (python/wheel.sh), where this is one.
+# UCX opens its transports by itself; in a wheel it is pointed to those that the wheel carries (python/wheel.sh).
 _transports = _os.path.join(_os.path.dirname(_os.path.abspath(__file__)), "ucx")
 if _os.path.isdir(_transports):
     _os.environ.setdefault("UCX_MODULE_DIR", _transports)

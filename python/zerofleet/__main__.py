@@ -8,21 +8,21 @@ from zerofleet.errors import Error, forbid_fork
 from zerofleet.launch import _config_text, _option, fail_in_one_line, run, split_options, threads_of, words
 
 
-# PyTorch has malloc allocate every tensor of the CPU. By default glibc gives memory back to the kernel at each end of a
-# pass, and the next one has its pages cleared anew: up to a fifth of a step. Tensors of 32 MiB and more are mapped by
-# themselves all the same, so that they leave no holes.
+# PyTorch allocates every CPU tensor with malloc. By default glibc gives memory back to the kernel at the end of each pass, and in
+# the next pass the kernel clears the pages again, which takes up to a fifth of a step. Tensors of 32 MiB and more are still
+# mapped separately, so that they leave no holes.
 _ALLOCATOR = "glibc.malloc.mmap_threshold=33554432:glibc.malloc.trim_threshold=1099511627776"
 
 
 def _keep_memory():
-    """Starts this worker's process anew with glibc told so, unless the user has told glibc something."""
+    """Executes this worker's process again with _ALLOCATOR set, unless the user has tuned glibc."""
     if "GLIBC_TUNABLES" not in os.environ and hasattr(sys, "orig_argv"):  # Python 3.10
         os.environ["GLIBC_TUNABLES"] = _ALLOCATOR
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def _worker(arguments):
-    import torch  # noqa: F401  before any thread of the engine's
+    import torch  # noqa: F401  before the engine starts any thread
 
     from zerofleet.passes import Passes
 
@@ -33,7 +33,7 @@ def _worker(arguments):
 
 
 def _split_path(arguments):
-    """The first argument that is no option and no option's value, and the others."""
+    """The first argument that is neither an option nor an option's value, and the other arguments."""
     takes_value = False
     for i, argument in enumerate(arguments):
         if takes_value:
@@ -60,7 +60,7 @@ def _train(arguments):
 
 
 def _prepare(arguments):
-    """`prepare CONFIG [--set KEY=VALUE]...`: what a coordinator and workers that somebody else starts need."""
+    """`prepare CONFIG [--set KEY=VALUE]...`: writes the files for a coordinator and workers that are started by other means."""
     from zerofleet import launch, task
 
     path, given = _split_path(arguments[1:])
@@ -77,7 +77,7 @@ def _prepare(arguments):
 
 
 def _script(arguments):
-    """A process of a run of zerofleet.steps: `script PATH ARGS... -- COMMAND...`."""
+    """`script PATH ARGS... -- COMMAND...`: a process of a run of zerofleet.steps."""
     split = len(arguments) - 1 - arguments[::-1].index("--")
     (path, *own), command = arguments[:split], arguments[split + 1:]
     if command[:1] != ["worker"]:
@@ -86,7 +86,7 @@ def _script(arguments):
         return _core.main(command, words(), None)
     import runpy
 
-    import torch  # noqa: F401  before any thread of the engine's
+    import torch  # noqa: F401  before the engine starts any thread
 
     from zerofleet import loop
 
@@ -116,7 +116,7 @@ def _config(arguments):
 
 
 def main():
-    """The entry of the module, and of the command that the package installs."""
+    """The entry point of the module, and of the command that the package installs."""
     arguments = sys.argv[1:]
     os.environ.setdefault("ZEROFLEET_PYTHON", sys.executable)
     if arguments[:1] == ["config"]:

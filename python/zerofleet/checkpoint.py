@@ -1,4 +1,4 @@
-"""Any checkpoint, read without a fleet."""
+"""Reads any checkpoint without a fleet."""
 
 import json
 import os
@@ -10,11 +10,11 @@ def _double(bits):
 
 
 class Checkpoint:
-    """A committed checkpoint: a step directory, or a run's checkpoint.dir for its newest.
+    """A committed checkpoint. ``path`` is a step directory, or a run's checkpoint.dir for its newest checkpoint.
 
-    ``step``, ``config`` (a dict), ``tensors`` ({name: shape}), ``losses`` ({step: mean loss} of the newest steps, at most
-    256) are read at once and ``state_dict`` on request; every byte is checked on the way. Raises Error (exit_code 3) for
-    what is damaged.
+    ``step``, ``config`` (a dict), ``tensors`` ({name: shape}) and ``losses`` ({step: mean loss} of the newest steps, at most
+    256) are read at once, ``state_dict`` on request; every byte that is read is verified. Raises Error (exit_code 3) if
+    anything is damaged.
     """
 
     def __init__(self, path):
@@ -37,8 +37,8 @@ class Checkpoint:
         self.tensors = {t["name"]: tuple(t["shape"]) for t in self._manifest["tensors"]}
 
     def state_dict(self, ema=False):
-        """The weights, or with ``ema`` their average, fp32, by name: torch tensors. Tied weights of a PyTorch module have
-        all their names."""
+        """The weights, or with ``ema`` their average, as fp32 torch tensors by name. Tied weights of a PyTorch module
+        are listed under all their names."""
         import torch
 
         from zerofleet import _core
@@ -56,7 +56,7 @@ class Checkpoint:
 
 
 def load(path, model):
-    """Copies a checkpoint's weights into a module, in its parameters' own types. Raises Error if names or shapes differ."""
+    """Copies a checkpoint's weights into a module, converted to its parameters' types. Raises Error if names or shapes differ."""
     import torch
 
     from zerofleet.errors import Error

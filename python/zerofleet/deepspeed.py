@@ -1,12 +1,12 @@
-"""DeepSpeed's JSON configuration as one of Zerofleet's, with the fate of each key."""
+"""Translates DeepSpeed's JSON configuration into one of Zerofleet's, and says what became of each key."""
 
 import json
 
 from zerofleet.errors import Error
 
-_AUTO = "auto"  # what transformers' Trainer fills in from its own arguments
+_AUTO = "auto"  # a value that transformers' Trainer fills in from its own arguments
 
-# Keys that change nothing of what is computed here.
+# Keys without an effect on what Zerofleet computes, each with what is said about it.
 _WITHOUT_EFFECT = {
     "steps_per_print": "every step is reported",
     "wall_clock_breakdown": "phases are in the metrics",
@@ -45,7 +45,7 @@ _ZERO_WITHOUT_EFFECT = {
 }
 
 
-# What DeepSpeed takes where a file says nothing, and Zerofleet's own defaults are other ones.
+# DeepSpeed's defaults, where Zerofleet's are different.
 _OPTIMIZER_DEFAULTS = {
     "adamw": {"lr.learning_rate": 1e-3, "betas.beta1": 0.9, "betas.beta2": 0.999, "eps.epsilon": 1e-8,
               "weight_decay": 0.0},
@@ -199,7 +199,7 @@ def _zero(given, out):
 
 
 def translate(given, workers=1):
-    """(configuration, [(DeepSpeed's key, what became of it)]). Raises Error for what would train another thing."""
+    """(configuration, [(DeepSpeed's key, what became of it)]). Raises Error for settings that would train something else."""
     if not isinstance(given, dict):
         raise Error("a DeepSpeed configuration is a JSON object")
     out = _Translation()
@@ -238,7 +238,7 @@ def _yaml(config, indent=0):
 
 
 def to_yaml(path, workers=1):
-    """The translation of a file, as YAML with the fate of each key in comments at its head."""
+    """The translation of a file, as YAML with comments at its head that say what became of each key."""
     try:
         with open(path, encoding="utf-8") as file:
             given = json.load(file)

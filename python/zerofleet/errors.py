@@ -1,4 +1,4 @@
-"""Errors as one line: what is wrong, where, and what would be right."""
+"""Errors as one line: what is wrong, where, and what to do instead."""
 
 import os
 import traceback
@@ -7,9 +7,9 @@ _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
 
 class Error(Exception):
-    """What a run or a checkpoint reports.
+    """An error of a run or a checkpoint.
 
-    ``exit_code`` is that of the command line: 2 usage or configuration, 3 data or checkpoint, 4 the fleet.
+    ``exit_code`` is the command line's: 2 usage or configuration, 3 data or checkpoint, 4 the fleet.
     """
 
     def __init__(self, message, exit_code=2):
@@ -23,12 +23,12 @@ def _refuse_fork():
 
 
 def forbid_fork():
-    """From here on os.fork raises in this process: its child would lack the engine's threads, and wait for them."""
+    """Makes os.fork raise in this process from now on: a child would lack the engine's threads, and wait for them."""
     os.fork = os.forkpty = _refuse_fork
 
 
 def describe(error):
-    """One line on an exception: the last frame that is neither ours nor an installed package's, and what was raised."""
+    """One line about an exception: the last frame that is neither ours nor an installed package's, and the exception."""
     if isinstance(error, Error):
         return str(error)
     frames = traceback.extract_tb(error.__traceback__)

@@ -3,10 +3,10 @@
 The same hooks record a pass without memory (record.py) and run it over the engine's memory (passes.py): both give them a
 ``sink`` with ``acquire``, ``release``, ``gradient(unit, name, grad)`` and ``deliver``.
 
-Forward: a unit is held from the beginning of its module to its end. Backward: from when the gradient of its output is
-there until those of its inputs and of all its parameters are. A module that runs again in the backward
-(torch.utils.checkpoint) holds its unit a second time; ``_StopRecomputationError`` ends that early, which is why the
-hooks are ``always_call``.
+In the forward a unit is held from the beginning of its module's call to the end. In the backward it is held from the time
+that the gradient of the module's output is there until those of its inputs and of all its parameters are. A module that
+runs again in the backward (torch.utils.checkpoint) holds its unit a second time; ``_StopRecomputationError`` ends that call
+early, which is why the hooks are ``always_call``.
 """
 
 import torch
@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 
 class _Call:
-    """One run of a holder's module, in the backward."""
+    """The backward of one call of a module that holds units."""
 
     __slots__ = ("units", "opened", "inputs_done", "closed")
 
@@ -31,11 +31,11 @@ def _tensors_with_gradient(tree):
 
 
 class Hooks:
-    """The hooks of one module. ``used`` are the parameters whose gradients are expected; None: not known yet."""
+    """The hooks of one module. ``used`` has the parameters whose gradients are expected; None if that is not known yet."""
 
     def __init__(self, model, layout, used=None):
         self.layout = layout
-        self.sink = None  # of the pass in progress
+        self.sink = None  # the sink of the pass in progress; None between passes
         self.used = used
         self._handles = []
         self._expected = [0] * len(layout.units)
@@ -67,16 +67,16 @@ class Hooks:
     # --- A pass
 
     def begin(self, sink):
-        """Everything until ``end`` is one pass, whose events go to ``sink``."""
+        """Begins a pass, whose events go to ``sink`` until ``end``."""
         self.sink = sink
         self._held = [0] * len(self.layout.units)
         self._arrived = [set() for _ in self.layout.units]
-        self._calls = [[] for _ in self.layout.units]  # open ones, by unit
+        self._calls = [[] for _ in self.layout.units]  # open calls, by unit
         for unit in self.layout.roots:
             self._hold(unit)
 
     def end(self):
-        """The pass is over; what is still held is not any longer."""
+        """Ends the pass, and releases the units that are still held."""
         sink, self.sink = self.sink, None
         for unit, count in enumerate(self._held):
             if count > 0:

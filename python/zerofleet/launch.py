@@ -1,4 +1,4 @@
-"""Starting a run: look at the module, write what it begins with, hand over to the launcher in C++."""
+"""Starts a run: records the module, writes the run's initial checkpoint, and hands over to the launcher in C++."""
 
 import json
 import multiprocessing
@@ -10,9 +10,9 @@ from zerofleet import task as tasks
 from zerofleet.errors import Error, describe
 from zerofleet.task import Task
 
-OPTIONS = "ZEROFLEET_TRAIN_OPTIONS"  # of `zerofleet run`: a JSON list of options of train
+OPTIONS = "ZEROFLEET_TRAIN_OPTIONS"  # set by `zerofleet run`: a JSON list of options of train
 _KEYS = {"--workers": "parallel.workers", "--device": "device"}
-_WORDS = ["-m", "zerofleet"]  # what starts a process of the package
+_WORDS = ["-m", "zerofleet"]  # the arguments of python that start a process of the package
 
 
 def words():
@@ -27,7 +27,7 @@ def _core():
 
 
 def split_options(options):
-    """Options of train as (overrides of keys, what is passed on)."""
+    """Splits options of train into (overrides of keys, options that are passed on)."""
     overrides, rest = [], []
     options = list(options)
     while options:
@@ -53,7 +53,7 @@ def _name_of(build):
 
 
 def _config_text(config):
-    """The configuration that the user names, as text and its name in messages."""
+    """The text of the user's configuration, and its name in messages."""
     if isinstance(config, dict):
         return json.dumps(config), "config"
     path = os.fspath(config)
@@ -70,8 +70,8 @@ def _without_adapters(name):
 
 
 def _weights_under_adapters(folder, names, build):
-    """Weights of a module that PEFT has wrapped: those of the folder, and the adapters as ``build`` makes them. None
-    where the folder has all of the module's own names, or the module is not wrapped."""
+    """The weights of a module that PEFT has wrapped: those in the folder, and the adapters as ``build`` makes them. None
+    if the module is not wrapped, or if the folder has names of the wrapped module."""
     import glob
 
     from safetensors import safe_open
@@ -93,7 +93,7 @@ def _weights_under_adapters(folder, names, build):
 
 
 def _write_initial(task, config, folder, step_dir):
-    """The step-0 checkpoint that the run begins with: the user's weights, or those that build makes from the seed."""
+    """Writes the step-0 checkpoint that the run begins with: the user's weights, or those that build makes from the seed."""
     import torch
     from safetensors.torch import save_file
 
@@ -124,15 +124,16 @@ def _write_initial(task, config, folder, step_dir):
 
 
 def _base_of(step_dir):
-    """The checkpoint of step 0 that a checkpoint's run began with; the checkpoint itself if that is gone."""
+    """The step-0 checkpoint that the run of a checkpoint began with; the checkpoint itself if that is gone."""
     base = json.loads(_core().read_manifest(step_dir))["config"]["init_from"]
     return base if os.path.isdir(base) else os.path.abspath(step_dir)
 
 
 def prepare(task, text, name, overrides, resume="auto", foreign=None, ship=True):
-    """The path of the complete configuration of a run of this task; writes what its workers and its first step need.
+    """Writes the complete configuration of a run of this task, and the files that its workers and its first step need.
+    Returns the configuration's path.
 
-    ``foreign`` is what has been recorded of the module, if it has been; ``ship``: whether workers get the task by pickle.
+    ``foreign`` is the record of the module; None: it is recorded here. ``ship``: whether workers get the task by pickle.
     """
     from zerofleet.record import describe_module
 
@@ -144,13 +145,13 @@ def prepare(task, text, name, overrides, resume="auto", foreign=None, ship=True)
     config = json.loads(core.parse_config(text, name, list(overrides) + own))
     config["model"]["foreign"] = foreign or describe_module(task, config)
     folder = os.path.join(config["checkpoint"]["dir"], ".torch")
-    core.check_free(config["checkpoint"]["dir"])  # before anything of a run that is going on is written over
+    core.check_free(config["checkpoint"]["dir"])  # before anything of a run in progress is overwritten
     os.makedirs(folder, exist_ok=True)
     if ship:
         tasks.write(task, os.path.join(folder, "task.pickle"))
         os.environ[tasks.VARIABLE] = os.path.abspath(os.path.join(folder, "task.pickle"))
     newest = core.newest_checkpoint(config["checkpoint"]["dir"])
-    # Checkpoints of a module with frozen parameters name it, and are read from anywhere.
+    # An absolute path, since checkpoints of a module with frozen parameters name it, and may be read from any directory.
     step_dir = os.path.abspath(os.path.join(folder, "step-00000000"))
     if not config["init_from"]:
         if resume not in ("auto", "none"):
@@ -159,7 +160,7 @@ def prepare(task, text, name, overrides, resume="auto", foreign=None, ship=True)
             _write_initial(task, config, folder, step_dir)
         config["init_from"] = step_dir
     path = os.path.join(folder, "run.json")
-    # Checked once more, now that everything is known.
+    # Check the configuration again, now that it is complete.
     complete = core.parse_config(json.dumps(config), name, [])
     with open(path, "w", encoding="utf-8") as file:
         file.write(complete)
@@ -176,7 +177,8 @@ def _option(rest, name, default):
 
 
 def threads_of(arguments):
-    """PyTorch's threads in a worker of this command line; asked for before the engine changes what PyTorch says."""
+    """The number of PyTorch's threads in a worker with this command line. To be called before the engine changes PyTorch's
+    own number."""
     import torch
 
     given = _option(arguments, "--threads", "")
@@ -184,7 +186,7 @@ def threads_of(arguments):
 
 
 def run(task, text, name, options):
-    """Runs the task to its end; the exit code."""
+    """Runs the task to its end; returns the exit code."""
     overrides, rest = split_options(options)
     path = prepare(task, text, name, overrides, _option(rest, "--resume", "auto"))
     if _option(rest, "--run-name", None) is None:
@@ -196,8 +198,8 @@ def train(build, *, data, loss, config, weights=None, units=None, collate=None, 
           loader_workers=0, options=()):
     """Trains a PyTorch module on this machine, with a coordinator and as many workers as the configuration says.
 
-    The parts are Task's. ``config`` is the path of a YAML file, or a dict, with the keys of docs/configuration.md but
-    those of a built-in model's sizes and files. ``options`` are command-line options of ``zerofleet train``, such as
+    The parts are those of Task. ``config`` is the path of a YAML file, or a dict, with the keys of docs/configuration.md
+    except those of a built-in model's sizes and files. ``options`` are command-line options of ``zerofleet train``, such as
     ``["--report", "run.jsonl"]``; ``zerofleet run`` adds its own. Returns when the run has ended; raises SystemExit with
     the run's exit code if that is not 0.
 
@@ -218,13 +220,13 @@ def train(build, *, data, loss, config, weights=None, units=None, collate=None, 
 
 
 def exit_in_one_line(error):
-    """Raises SystemExit for an Error, which is a line on stderr."""
+    """Prints an Error as a line on stderr, and raises SystemExit with its exit code."""
     print(f"zerofleet: {error}", file=sys.stderr)
     raise SystemExit(error.exit_code) from None
 
 
 def fail_in_one_line(body):
-    """Runs body; an error is one line on stderr, as the command line's, and an exit code."""
+    """Runs body and returns its result; an error becomes one line on stderr, as on the command line, and an exit code."""
     try:
         return body()
     except Error as error:

@@ -10,7 +10,7 @@ from torch import nn
 
 from zerofleet.errors import Error
 
-ROOT = "root"  # the unit of what belongs to no other; in use during the whole pass
+ROOT = "root"  # the unit of all parameters that belong to no other; held during the whole pass
 
 
 @dataclass
@@ -18,14 +18,14 @@ class Unit:
     """Parameters, by name, that are gathered and released together; all of them are trained, or none."""
 
     name: str
-    module: str  # around whose calls it is held; empty: during the whole pass
+    module: str  # the module around whose calls the unit is held; empty: held during the whole pass
     parameters: List[str]
     frozen: bool = False
 
 
 @contextmanager
 def meta_parameters():
-    """Parameters that are registered within are on meta, so that a module of any size can be made; buffers are real."""
+    """A context in which parameters are registered on meta, so that a module of any size can be made; buffers are real."""
     register = nn.Module.register_parameter
 
     def on_meta(module, name, parameter):
@@ -52,7 +52,7 @@ def build_on_meta(build):
 
 
 class Modes:
-    """A module's train(): what ``build`` has put into eval() within a module in train() stays so."""
+    """A module's train(), except that modules that ``build`` has put into eval() within a module in train() stay there."""
 
     def __init__(self, model):
         self._model = model
@@ -65,7 +65,8 @@ class Modes:
 
 
 def _default_units(model):
-    """The members of every ModuleList of at least two of one class, but of those within another's member."""
+    """The members of every ModuleList or Sequential with at least two members, all of one class, except of those that are
+    within another's members."""
     names = []
     for name, module in model.named_modules():
         if not isinstance(module, (nn.ModuleList, nn.Sequential)) or len(module) < 2:
@@ -79,7 +80,7 @@ def _default_units(model):
 
 
 def find_units(model, wanted):
-    """Names of the modules that are units, in the order of the module."""
+    """The names of the modules that are units, in the order of ``model``'s modules."""
     if wanted is None:
         return _default_units(model)
     named = [(name, module) for name, module in model.named_modules() if name]
@@ -97,7 +98,7 @@ def find_units(model, wanted):
 
 
 class Layout:
-    """Parameters by unit; of tied parameters the first name counts."""
+    """Which unit each parameter belongs to; tied parameters go by their first name."""
 
     def __init__(self, model, units):
         self.units = units
@@ -115,7 +116,7 @@ class Layout:
         self._find_holders(model)
 
     def _find_holders(self, model):
-        """Modules around which units are held: each unit's own, and those outside of it that have its parameters."""
+        """Finds the modules around which units are held: each unit's own, and modules outside it that share its parameters."""
         modules = dict(model.named_modules())
         self.roots = [u for u, unit in enumerate(self.units) if not unit.module]
         holders = {}
@@ -136,7 +137,7 @@ class Layout:
 
 
 def layout_of(model, wanted):
-    """The layout of a module by the user's wish: the root first, then the units in the module's order."""
+    """The layout of a module with the units that the user wants: the root first, then the others in the module's order."""
     names = find_units(model, wanted)
     found = {(name, frozen): [] for name in ["", *names] for frozen in (False, True)}
     for name, p in model.named_parameters():
@@ -153,7 +154,7 @@ def layout_of(model, wanted):
 
 
 def layout_from(model, foreign):
-    """The recorded layout, for the module that a worker has built; Error if it is another."""
+    """The recorded layout, for the module that a worker has built. Raises Error if it is not the recorded module."""
     units = [Unit(u["name"], u["module"], [t["name"] for t in u["tensors"]], u["frozen"]) for u in foreign["units"]]
 
     def text(shape, frozen):

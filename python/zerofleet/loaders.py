@@ -1,8 +1,9 @@
 """Processes that read a worker's samples ahead of it.
 
-A batch depends on its samples, the run's seed and its position alone, so it does not matter who makes it, or when: whoever
-reads ahead may guess wrong, and a process that is lost is replaced. They come from multiprocessing's forkserver, which is
-started by exec: a fork of the worker itself would lack the engine's threads. They end with the worker, however it ends.
+A batch depends only on its samples, the run's seed and its position, so it does not matter which process makes it, or when:
+a guess at the next samples may be wrong, and a process that is lost is replaced. Processes come from multiprocessing's
+forkserver, which is started by exec, since a fork of the worker itself would lack the engine's threads. They end with the
+worker, however that ends.
 """
 
 import collections
@@ -15,12 +16,12 @@ from multiprocessing import forkserver
 from zerofleet import task as tasks
 from zerofleet.errors import Error, describe
 
-_HISTORY = 4096  # positions that are remembered
+_HISTORY = 4096  # positions to remember
 
 
 def seed_all(seed, position, what=0):
-    """Random numbers that depend on the run's seed and on the micro-batch's place in it alone; ``what`` tells those of the
-    data (1) from those of the pass (0)."""
+    """Seeds all random numbers, from the run's seed and the micro-batch's position in the run alone; ``what`` is 1 for those
+    of the data and 0 for those of the pass."""
     import torch
 
     mixed = (seed * 0x9E3779B97F4A7C15 + position * 0xBF58476D1CE4E5B9 + 0x94D049BB133111EB + what * 0xD6E8FEB86659FD93)
@@ -37,7 +38,7 @@ def seed_all(seed, position, what=0):
 
 
 def make_batch(dataset, collate, samples, seed, position, dtype):
-    """The batch of these samples, whose random numbers depend on seed and position alone."""
+    """The batch of these samples. Random numbers in it depend on seed and position alone."""
     from zerofleet.record import to_compute_type
 
     seed_all(seed, position, 1)
@@ -51,8 +52,8 @@ def _die_with_parent():
 
 
 def _serve(connection, source, seed, dtype):
-    """A process's life: requests are answered in their order."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker decides
+    """The body of a loader process: answers requests in their order."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker decides when to stop
     _die_with_parent()
     import torch
 
@@ -83,7 +84,7 @@ def _serve(connection, source, seed, dtype):
 
 
 class _Loader:
-    """One process, and the batches that it has been asked for."""
+    """One process, and the batches that have been requested from it."""
 
     def __init__(self, context, arguments):
         self.connection, theirs = context.Pipe()
@@ -97,7 +98,7 @@ class _Loader:
         try:
             self.connection.send_bytes(pickle.dumps((list(key[1]), key[0])))
         except OSError:
-            pass  # is noticed where the answer is awaited
+            pass  # noticed where the answer is awaited
 
     def answer(self):
         """The oldest request and its answer, as bytes; EOFError or OSError if the process has ended."""
@@ -108,13 +109,13 @@ class _Loader:
 class Loaders:
     """Batches of the training set, made by ``count`` processes.
 
-    ``order(position, count)`` says which samples stand at a position of the run's order; ``per_step`` is how many positions
-    a step takes.
+    ``order(position, count)`` returns the ``count`` samples from a position of the run's order on; ``per_step`` is the number
+    of positions that a step takes.
     """
 
     def __init__(self, source, count, seed, dtype, per_step, order):
         self._context = multiprocessing.get_context("forkserver")
-        # The engine's thread blocks signals, the server would inherit that, and never learn of a process's end.
+        # The engine's thread blocks signals. The fork server would inherit that, and would never notice the end of a process.
         blocked = signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
         forkserver.ensure_running()
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
@@ -122,12 +123,12 @@ class Loaders:
         self._per_step, self._order = per_step, order
         self._ahead = count + 1
         self._history = collections.deque(maxlen=_HISTORY)
-        self._ready = {}  # (position, samples): an answer
+        self._ready = {}  # {(position, samples): answer}
         self._wanted = set()
         self._loaders = [_Loader(self._context, self._arguments) for _ in range(count)]
 
     def batch(self, samples, position):
-        """The batch of these samples. Raises Error with the line of what the dataset or collate has raised."""
+        """The batch of these samples. Raises Error with a line on the exception that the dataset or collate has raised."""
         key = (position, tuple(samples))
         self._history.append(position)
         self._wanted = {key, *self._next(position, len(samples))}
@@ -141,7 +142,7 @@ class Loaders:
         return batch
 
     def _next(self, position, count):
-        """What will be asked for, as it was in the step before."""
+        """The batches that are expected next, in the order of the preceding step."""
         places = list(self._history)
         try:
             at = len(places) - 1 - places[::-1].index(position - self._per_step)
@@ -169,7 +170,7 @@ class Loaders:
                 self._replace(index, attempt)
 
     def _replace(self, index, attempt):
-        """Another process in place of one that has ended, asked for what that one was."""
+        """Replaces a process that has ended by another, and repeats its requests there."""
         lost = self._loaders[index]
         lost.process.join(10)
         code = lost.process.exitcode

@@ -1,4 +1,4 @@
-"""`zerofleet.steps`: a loop of the user's own over the same engine.
+"""`zerofleet.steps`: the user's own loop over the engine.
 
     run = zf.steps(build, data=MyDataset("train.jsonl"), config="run.yaml")
     for micro in run:
@@ -7,9 +7,9 @@
             micro.backward(loss, weight)
 
 The script is run once in the launcher and once in every worker. In the launcher the body sees two micro-batches of fake
-tensors, which say in what order the module's units are used; then the loop waits for the run's end. In a worker the body
-sees every micro-batch of the worker, and the loop ends with the process. What stands behind the loop is therefore run
-in the launcher alone.
+tensors, which record the order in which the module's units are used; then the loop waits for the run's end. In a worker the
+body sees every micro-batch of the worker, and the loop ends with the process. The code after the loop therefore runs only in
+the launcher.
 """
 
 import json
@@ -22,7 +22,7 @@ from zerofleet import launch, task as tasks
 from zerofleet.errors import Error
 from zerofleet.task import Task
 
-WORKER = None  # the arguments of `worker`, where this process is one (__main__.py)
+WORKER = None  # the arguments of `worker` if this process is a worker (__main__.py)
 _PASSED_OVER = ("zerofleet.steps: a micro-batch was passed over; begin the loop's body with `with micro:`, and call "
                 "micro.backward in it")
 _LEFT = "zerofleet.steps: the loop was left before the run's end; `steps` in the configuration says how long a run is"
@@ -46,7 +46,7 @@ class Micro:
         return self
 
     def backward(self, loss, weight=1):
-        """Gradients of ``loss``, a sum, which the step divides by the sum of all weights."""
+        """Computes the gradients of ``loss``, a sum that the step divides by the sum of all weights."""
         import torch
 
         if self._result is not None:
@@ -109,7 +109,7 @@ class _Launcher:
             if not micro.left:
                 raise Error(_PASSED_OVER)
 
-    _leaving = None  # what has ended the loop's body
+    _leaving = None  # the exception that has ended the loop's body
 
     def _leave(self, passed, error):
         from zerofleet.record import DATA_DEPENDENT, data_dependent
@@ -120,14 +120,14 @@ class _Launcher:
             error = data_dependent(error)
         if isinstance(error, Error):
             launch.exit_in_one_line(error)
-        return False  # anything else is the script's own
+        return False  # any other exception is the script's own
 
 
 class _Worker:
-    """The engine in a thread of its own, the loop's body in the script's.
+    """Runs the engine in a thread of its own, and the loop's body in the script's thread.
 
-    The engine asks and waits for an answer, which may be an exception: then it ends the pass, and asks for another one
-    in another view, or ends, with a line that says why if the exception was the script's.
+    The engine requests a pass and waits for the answer. If that is an exception, the engine ends the pass; it then requests
+    another one in another view, or ends, with a line that says why if the exception was the script's.
     """
 
     current = None
@@ -148,7 +148,7 @@ class _Worker:
         self.model = self._passes.model
         self._answer(None)
 
-    # --- In the engine's thread
+    # --- Called in the engine's thread
 
     def _run(self):
         words = [sys.executable, "-m", "zerofleet"]
@@ -177,15 +177,15 @@ class _Worker:
     def evaluate(self, units, samples, position):
         raise Error("zerofleet.steps has no evaluation; leave validation out")
 
-    # --- In the script's
+    # --- Called in the script's thread
 
     def _next(self):
-        """What the engine asks next. Does not return if the engine has ended."""
+        """The engine's next request. Does not return if the engine has ended."""
         what, *given = self._asked.get()
         if what == "end":
             sys.stdout.flush()
             sys.stderr.flush()
-            os._exit(given[0])  # what stands behind the loop is the launcher's
+            os._exit(given[0])  # the code after the loop runs only in the launcher
         self._unanswered = True
         return given
 
@@ -194,7 +194,7 @@ class _Worker:
         self._answers.put(answer)
 
     def end(self, error):
-        """The script goes no further, for this reason: so ends the run, and with it this process."""
+        """Ends the run, and with it this process, because the script has stopped for the reason ``error``."""
         while True:
             if self._unanswered:
                 self._answer(error)
@@ -209,7 +209,7 @@ class _Worker:
                 self._answer(error)
                 continue
             micro = Micro(batch, lambda units=units: self._passes.begin(units), self._leave)
-            yield micro  # a loop that is left is told of by `end`, which knows an exception too
+            yield micro  # if the loop is left here, `end` tells the engine, with the exception if there is one
             if not micro.left:
                 self._answer(Error(_PASSED_OVER))
 
@@ -226,7 +226,7 @@ class _Worker:
 
 
 class _Failing:
-    """What the engine is given where the script has failed before it began."""
+    """The passes that the engine gets if the script has failed before its loop began: they raise the script's error."""
 
     def __init__(self, error):
         self._error = error
@@ -236,7 +236,8 @@ class _Failing:
 
 
 def end(path, error):
-    """Ends this worker's run for an exception that its script has raised, or None: it has ended. The exit code."""
+    """Ends this worker's run after its script: ``error`` is the exception that it has raised, None if it has just ended.
+    Returns the exit code."""
     if _Worker.current is not None:
         _Worker.current.end(error or Error(_LEFT))
     error = error or Error(f"{path}: has ended in a worker without a loop over zerofleet.steps")
@@ -244,9 +245,9 @@ def end(path, error):
 
 
 def steps(build, *, data, config, weights=None, units=None, collate=None, decay=None, options=()):
-    """The micro-batches of a run, for a loop of the user's own; ``model`` of the result is the module to use in it.
+    """The micro-batches of a run, for the user's own loop; the result's ``model`` is the module to use in it.
 
-    The arguments are those of ``zerofleet.train``, without a loss, which is the loop's.
+    The arguments are those of ``zerofleet.train``, except the loss, which the loop computes.
     """
     task = Task(build=build, data=data, loss=_no_loss, weights=weights, units=units, collate=collate, decay=decay)
     if WORKER is not None:

@@ -1,7 +1,7 @@
-"""A worker's passes: the user's module over the engine's memory.
+"""A worker's passes: run the user's module over the engine's memory.
 
-Python holds no training state: parameters are views of what the engine gathers, and their gradients are added to the
-engine's sums as they arrive. Recovery therefore restores nothing here.
+Python holds no training state: parameters are tensors over the memory into which the engine gathers, and gradients are added
+to the engine's sums as they arrive. Recovery therefore has nothing to restore here.
 """
 
 import ctypes
@@ -19,19 +19,19 @@ from zerofleet.record import DTYPES, collate_of, loss_of, numbers_of
 
 
 def tensor_at(address, elements, dtype):
-    """A tensor over memory that somebody else owns."""
+    """A tensor over memory that it does not own."""
     itemsize = torch.empty(0, dtype=dtype).element_size()
     memory = (ctypes.c_uint8 * (elements * itemsize)).from_address(address)
     return torch.frombuffer(memory, dtype=dtype, count=elements)
 
 
 class _Memory:
-    """The sink of real passes: parameters where the engine has them, gradients where it sums them."""
+    """The sink of real passes: parameters lie where the engine gathers them, and gradients are added where it sums them."""
 
     def __init__(self, layout, dtype):
         self._layout = layout
         self._dtype = dtype
-        self._sizes = []  # by unit: [(name, offset, shape, elements)]
+        self._sizes = []  # by unit: (elements, [(name, offset, shape, elements)])
         for unit in layout.units:
             offset, places = 0, []
             for name in unit.parameters:
@@ -40,12 +40,12 @@ class _Memory:
                 offset += parameter.numel()
             self._sizes.append((offset, places))
         self._address = [0] * len(layout.units)
-        self._sums = [(0, {})] * len(layout.units)  # by unit: the address, and a view for each parameter
+        self._sums = [(0, {})] * len(layout.units)  # by unit: the address, and a tensor for each parameter
         self.engine = None
 
     def acquire(self, unit):
         address = self.engine.acquire(unit)
-        if address != self._address[unit]:  # of another view: within one it never moves
+        if address != self._address[unit]:  # the memory is a new view's; within a view it never moves
             self._address[unit] = address
             elements, places = self._sizes[unit]
             whole = tensor_at(address, elements, self._dtype)
@@ -72,13 +72,13 @@ class _Memory:
 
 
 class Passes:
-    """What the engine calls (python/src/passes.cc)."""
+    """The methods that the engine calls (python/src/passes.cc)."""
 
     def __init__(self, threads):
-        self._threads = threads  # of PyTorch's, for every pass
+        self._threads = threads  # the number of PyTorch's threads in a pass
 
     def prepare(self, config_json, task=None):
-        """Builds the module of the configuration; of ``task``, or of the task that the launcher has sent."""
+        """Builds the module of ``task``; without it, of the task that the launcher has sent or the configuration names."""
         config = json.loads(config_json)
         self._seed = config["seed"]
         self._dtype = DTYPES[config["precision"]]
@@ -105,7 +105,7 @@ class Passes:
         self._hooks = Hooks(self.model, layout, set(layout.trained) - set(foreign["unused"]))
 
     def facts(self):
-        """What the bits of a pass depend on besides the configuration, as (name, value): a fleet must agree on it."""
+        """The facts, besides the configuration, that the bits of a pass depend on, as (name, value). All workers must agree on them."""
         return [("PyTorch", torch.__version__), ("PyTorch's instruction set", torch.backends.cpu.get_cpu_capability()),
                 ("PyTorch's threads", str(self._threads))]
 
@@ -117,7 +117,7 @@ class Passes:
                        lambda position, many: _core.sample_order(self._seed, samples, many, position))
 
     def batch(self, samples, position, dataset=None):
-        """The batch of these samples, with all random numbers set for the pass over it."""
+        """The batch of these samples. Also seeds all random numbers for the pass over it."""
         if dataset is None and self._loaders is not None:
             batch = self._loaders.batch(samples, position)
         else:
@@ -127,21 +127,21 @@ class Passes:
         return batch
 
     def begin(self, units):
-        """A training pass begins, over these units of the engine's."""
-        torch.set_num_threads(self._threads)  # the engine's own products set this thread to one
+        """Begins a training pass over these units of the engine's."""
+        torch.set_num_threads(self._threads)  # the engine's own products set this thread's number to one
         self._modes.train()
         self._memory.engine = units
         self._hooks.begin(self._memory)
 
     def end(self):
-        """The pass is over, whether it has come to its end or not."""
+        """Ends the pass, whether it has completed or not."""
         try:
             self._hooks.end()
         finally:
             self._memory.engine = None
 
     def train(self, units, samples, position, scale, on_backward):
-        """Forward and backward of one micro-batch; its loss and weight."""
+        """Runs forward and backward of one micro-batch; returns its loss and weight."""
         batch = self.batch(samples, position)
         self.begin(units)
         try:

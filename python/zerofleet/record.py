@@ -1,7 +1,7 @@
-"""A look at a module before any memory exists: its parameters, units, and the order in which a pass uses them.
+"""Records a module before any memory exists: its parameters, its units, and the order in which a pass uses them.
 
-Two training passes run under FakeTensorMode: the first says which parameters get gradients and what is saved for the
-backward, the second is recorded. Their order is the real one; none of their numbers is.
+Two training passes run under FakeTensorMode: the first finds which parameters get gradients and how much is saved for the
+backward, the second is recorded. The order of their events is that of a real pass; their numbers mean nothing.
 """
 
 import json
@@ -17,17 +17,17 @@ from zerofleet.hooks import Hooks
 from zerofleet.layout import Modes, build_on_meta, layout_of
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
-DATA_DEPENDENT = (DataDependentOutputException, DynamicOutputShapeException)  # what a look at such a module raises
+DATA_DEPENDENT = (DataDependentOutputException, DynamicOutputShapeException)  # raised if a module's order depends on the values of tensors
 
 
 def data_dependent(error):
-    """What to say of one of DATA_DEPENDENT."""
+    """The Error for one of DATA_DEPENDENT."""
     return Error(f"{describe(error)}: a pass depends on the values of tensors: the order of its modules cannot be known "
                  "beforehand")
 
 
 class _Recorder:
-    """A sink that writes events down."""
+    """A sink that records events."""
 
     def __init__(self, units):
         self._units = units
@@ -54,7 +54,7 @@ class _Recorder:
             self.events.append(("DELIVER", unit))
 
     def finish_gradients(self):
-        """Units whose parameters got none: the engine is given zeros at the end."""
+        """Adds events for units that got no gradients: the engine sums and delivers zeros for them at the end."""
         for unit, delivered in enumerate(self._delivered):
             if self._units[unit].frozen:
                 continue
@@ -65,12 +65,12 @@ class _Recorder:
 
 
 def to_compute_type(tree, dtype):
-    """A batch whose floating-point tensors are of the compute type."""
+    """The batch, with its floating-point tensors converted to the compute type."""
     return pytree.tree_map(lambda t: t.to(dtype) if isinstance(t, torch.Tensor) and t.is_floating_point() else t, tree)
 
 
 def collate_of(task):
-    """The user's collate, or PyTorch's."""
+    """The user's collate function, or PyTorch's."""
     if task.collate is not None:
         return task.collate
     from torch.utils.data import default_collate
@@ -79,10 +79,10 @@ def collate_of(task):
 
 
 def loss_of(task, model, batch):
-    """The user's loss of a batch, checked."""
+    """The user's loss and weight of a batch, whose kinds are checked."""
     result = task.loss(model, batch)
     if not isinstance(result, tuple) or len(result) != 2:
-        kind = "Tensor" if isinstance(result, torch.Tensor) else type(result).__name__  # of the look: a FakeTensor
+        kind = "Tensor" if isinstance(result, torch.Tensor) else type(result).__name__  # while recording it is a FakeTensor
         raise Error(f"loss: must return a sum and the weight that it is divided by, got {kind}")
     loss, weight = result
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
@@ -91,8 +91,8 @@ def loss_of(task, model, batch):
 
 
 def numbers_of(loss, weight):
-    """A pass's loss and weight as numbers, checked. The mean over no targets is NaN, and so is its product with their
-    number: what has no weight has no loss."""
+    """A pass's loss and weight as checked numbers. A mean over no targets is NaN, and so is its product with their number,
+    so a NaN without weight counts as 0."""
     loss, weight = float(loss), float(weight)
     if not 0 <= weight < float("inf"):
         raise Error(f"loss: the weight must be a finite number from 0, got {weight}")
@@ -100,7 +100,7 @@ def numbers_of(loss, weight):
 
 
 def _to_mode(model, layout, mode, dtype):
-    """Parameters and buffers as tensors of the mode, parameters in the compute type."""
+    """Replaces parameters and buffers by fake tensors of the mode, parameters in the compute type."""
     with mode:
         for name, places in layout.places.items():
             parameter = nn.Parameter(torch.empty(layout.parameters[name].shape, dtype=dtype),
@@ -130,7 +130,8 @@ def _check_buffers(model, before):
 
 
 def _saved_bytes(layout):
-    """Context that sums what the backward saves, parameters left out, and a function that says how much."""
+    """A context in which bytes that are saved for the backward are summed, without parameters, and a function that returns
+    the sum."""
     seen = {}
     own = {id(m._parameters[a]) for places in layout.places.values() for m, a in places}
 
@@ -153,7 +154,7 @@ def _config_json(model):
 
 
 class _Pass:
-    """A training pass to be recorded: its batch, and what goes around it."""
+    """A training pass to be recorded: its batch, and what to do before and after it."""
 
     def __init__(self, modes, hooks, sink, batch):
         self._modes, self._hooks, self._sink, self.batch = modes, hooks, sink, batch
@@ -167,7 +168,7 @@ class _Pass:
 
 
 class Recording:
-    """A module on its way to being recorded. ``micro_batches`` yields two passes, which whoever takes them runs."""
+    """The recording of a module. ``micro_batches`` yields two passes, which the caller runs."""
 
     def __init__(self, task, config):
         self.task = task
@@ -189,7 +190,7 @@ class Recording:
         self._evaluation = None
 
     def micro_batches(self):
-        """The passes, each within what it takes to record it."""
+        """Yields the passes, each in the contexts that record it."""
         with self._mode:
             first = Hooks(self.model, self.layout)
             versions = _versions(self.model)
@@ -209,7 +210,7 @@ class Recording:
             self._flops = flops.get_total_flops()
 
     def evaluate(self):
-        """The order of an evaluation, by the task's loss."""
+        """Records the order of an evaluation with the task's loss."""
         self._evaluation = _Recorder(self.layout.units)
         with self._mode:
             hooks = Hooks(self.model, self.layout, self._found.gradients)
@@ -223,7 +224,7 @@ class Recording:
             hooks.remove()
 
     def foreign(self):
-        """``model.foreign`` of the configuration, as a dict of its JSON."""
+        """The configuration's ``model.foreign``, as a dict for JSON."""
         decay = self.task.decay or (lambda name, parameter: parameter.ndim > 1)
         layout = self.layout
 
@@ -251,7 +252,7 @@ class Recording:
 
 
 def describe_module(task, config):
-    """``model.foreign`` of the configuration for a task with a loss."""
+    """Records a task with a loss; returns the configuration's ``model.foreign``."""
     recording = Recording(task, config)
     try:
         for one in recording.micro_batches():

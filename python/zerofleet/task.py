@@ -1,4 +1,4 @@
-"""What a run needs of the user's code, and its way into the workers."""
+"""The parts of the user's code that a run needs, and how workers get them."""
 
 import importlib
 import os
@@ -11,8 +11,8 @@ from typing import Any, Callable, Optional, Sequence
 
 from zerofleet.errors import Error
 
-VARIABLE = "ZEROFLEET_TASK"  # the file that the launcher has written for its workers
-_PARTS = ("build", "data", "loss", "collate", "validation", "loader_workers")  # what a worker needs
+VARIABLE = "ZEROFLEET_TASK"  # names the file that the launcher has written for its workers
+_PARTS = ("build", "data", "loss", "collate", "validation", "loader_workers")  # the fields that a worker needs
 
 
 @dataclass
@@ -23,12 +23,12 @@ class Task:
     data:       a map-style dataset: ``len(data)`` and ``data[i]``.
     loss:       ``loss(model, batch)``: a scalar sum and the weight that it is divided by, such as a number of tokens.
     collate:    a list of samples to a batch; by default ``torch.utils.data.default_collate``.
-    validation: a dataset as ``data``, evaluated by the same loss without gradients; or None.
-    weights:    a folder with safetensors files under the names of ``state_dict``; None: those that ``build`` makes.
-    units:      classes or names of modules (``*`` matches) that are gathered and released together; None: the members of
-                the module's largest ``ModuleList``s.
+    validation: a dataset like ``data``, evaluated with the same loss and without gradients; or None.
+    weights:    a folder of safetensors files with the names of ``state_dict``; None: the weights that ``build`` makes.
+    units:      classes or names of modules (``*`` matches) whose parameters are gathered and released together; None: the
+                members of the module's outermost ``ModuleList``s and ``Sequential``s of one class.
     decay:      ``decay(name, parameter)``: whether weight decay applies; by default to parameters of 2 or more dimensions.
-    loader_workers: processes of each worker that read samples ahead of it; 0: it reads them itself, between passes.
+    loader_workers: processes of each worker that read samples ahead; 0: the worker reads them itself, between passes.
     """
 
     build: Callable[[], Any]
@@ -74,11 +74,11 @@ def length_of(dataset, name):
 
 
 def _problem(name, value):
-    """What keeps a part from being sent, in one line; None if it can be sent."""
+    """One line that says why a part cannot be sent; None if it can."""
     try:
         pickle.dumps(value)
         return None
-    except Exception as error:  # whatever the user's own reduction raises
+    except Exception as error:  # the user's own reduction may raise anything
         if getattr(value, "__name__", "") == "<lambda>":
             return f"{name}: a lambda cannot be sent to a worker; define it with def at the top level of a module"
         if "<locals>" in getattr(value, "__qualname__", ""):
@@ -87,7 +87,7 @@ def _problem(name, value):
 
 
 def write(task, path):
-    """Writes what workers need, as pickle."""
+    """Writes the parts that workers need, as pickle."""
     parts = {name: getattr(task, name) for name in _PARTS}
     for name, value in parts.items():
         problem = _problem(name, value)
@@ -96,7 +96,7 @@ def write(task, path):
     main = sys.modules.get("__main__")
     main_path = getattr(main, "__file__", None)
     if getattr(main, "__spec__", None) is not None:
-        main_path = None  # started with -m: its functions belong to a module of a name
+        main_path = None  # started with -m, so its functions belong to a named module
     record = {"main": os.path.abspath(main_path) if main_path else None, "path": [p or os.getcwd() for p in sys.path],
               "parts": pickle.dumps(parts)}
     temporary = f"{path}.{os.getpid()}"
@@ -116,7 +116,7 @@ def _import_main(path):
 
 
 def read(path):
-    """The launcher's task, in a worker."""
+    """Reads the launcher's task in a worker."""
     with open(path, "rb") as file:
         record = pickle.load(file)
     sys.path[:] = record["path"]
@@ -126,8 +126,8 @@ def read(path):
 
 
 def find(name):
-    """The task that ``model.torch: MODULE:FUNCTION`` names: a Task, or a function with its parts beside it in the
-    module, under the names of Task's fields."""
+    """The task that ``model.torch: MODULE:FUNCTION`` names: a Task, or a function that is ``build``, with the other parts
+    next to it in the module under the names of Task's fields."""
     module_name, _, attribute = name.partition(":")
     if not module_name or not attribute:
         raise Error(f"model.torch: must be MODULE:FUNCTION, got {name}")
@@ -154,7 +154,7 @@ def find(name):
 
 
 def source_of(config):
-    """Where this worker's task is from: what ``open_source`` takes, here or in another process."""
+    """Where this worker's task comes from; ``open_source`` takes it, here or in another process."""
     path = os.environ.get(VARIABLE)
     return ("file", path) if path else ("name", config["model"]["torch"])
 

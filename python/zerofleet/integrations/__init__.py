@@ -1,1 +1,1 @@
-"""Ways into a run from other libraries."""
+"""Adapters that start a run from other libraries."""

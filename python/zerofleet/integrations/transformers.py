@@ -5,8 +5,8 @@
     if __name__ == "__main__":
         Trainer(model=model, args=args, train_dataset=data, zerofleet={"parallel": {"workers": 2}}).train()
 
-What the arguments mean is said in ``config_of``; keys of ``zerofleet``, a dict or a YAML file, come before them. After
-``train`` the model has the trained weights.
+``config_of`` translates the arguments; keys of ``zerofleet``, a dict or a YAML file, override them. After ``train`` the
+model has the trained weights.
 """
 
 import copy
@@ -21,12 +21,12 @@ from torch import nn
 from zerofleet.errors import Error
 from zerofleet.task import length_of
 
-# Losses of transformers over labels that are the inputs' own next tokens; of a class that says nothing it is this one too.
+# transformers' losses whose labels are the inputs' own next tokens; a class without a loss_type has this one too.
 _NEXT_TOKEN = (None, "ForCausalLM", "ForConditionalGeneration")
 
 
 class Build:
-    """Makes a module as it was when this was made, with parameters on meta: its class, what is trained, adapters."""
+    """Makes copies of a module as it is now, with parameters on meta: its class, which parameters are trained, adapters."""
 
     def __init__(self, model):
         on_meta = {}
@@ -42,7 +42,7 @@ class Build:
 
 
 def loss_of(model, batch):
-    """The mean that a model of transformers computes, as a sum and its number of targets."""
+    """The mean loss that a model of transformers computes, as a sum and the number of targets."""
     if "labels" not in batch:
         raise Error(f"train_dataset: batches have no labels, but {', '.join(batch)}; a loss without them must be given to "
                     "zerofleet.train")
@@ -58,7 +58,7 @@ def _value(setting):
     return str(getattr(setting, "value", setting))
 
 
-# What would change the numbers of a run and is not done here: an argument, what it must be, and what to do.
+# Arguments that would change the numbers of a run and are not supported: the name, the values that are allowed, advice.
 _ONLY = (
     ("optim", lambda v: _value(v) in ("adamw_torch", "adamw_torch_fused"), "use adamw_torch, or another optimizer of zerofleet={...}"),
     ("fp16", lambda v: not v, "use bf16=True"),
@@ -75,7 +75,7 @@ _ONLY = (
 
 
 def check_arguments(args):
-    """Raises Error for an argument that would change the numbers, and is not taken over."""
+    """Raises Error for an argument that would change the numbers and is not supported."""
     for name, allows, instead in _ONLY:
         value = getattr(args, name, None)
         if value is not None and not allows(value):
@@ -83,7 +83,7 @@ def check_arguments(args):
 
 
 def _every(strategy, steps, name, samples, whole):
-    """After how many steps something is done; 0: never."""
+    """The interval in steps of saves or evaluations; 0: never."""
     strategy = _value(strategy)
     if strategy == "no":
         return 0
@@ -129,7 +129,7 @@ def _read(given):
 
 
 def config_of(args, samples, given=None):
-    """Zerofleet's configuration of TrainingArguments, for a dataset of so many samples."""
+    """Zerofleet's configuration for TrainingArguments and a dataset of ``samples`` samples."""
     given = _read(given)
     workers = int(given.get("parallel", {}).get("workers", 1))
     micro = args.per_device_train_batch_size
@@ -157,7 +157,7 @@ def config_of(args, samples, given=None):
 class Trainer(transformers.Trainer):
     """A Trainer whose ``train`` is a run of Zerofleet; everything else is transformers'.
 
-    Callbacks are not called, and nothing is logged but what the run prints and reports.
+    Callbacks are not called, and only the run's own output and report are logged.
     """
 
     def __init__(self, *args, zerofleet=None, **kwargs):
@@ -198,7 +198,7 @@ class Trainer(transformers.Trainer):
             raise Error("optimizers: must be left out; the optimizer is that of the arguments, or of zerofleet={...}")
 
     def _columns(self, dataset):
-        """The dataset, without columns that the model does not take if it is one of `datasets`."""
+        """The dataset; if it is one of the library `datasets`, without columns that the model does not take."""
         return self._remove_unused_columns(dataset) if hasattr(dataset, "column_names") else dataset
 
     def _validation(self, config):
@@ -215,7 +215,7 @@ class Trainer(transformers.Trainer):
         return self._columns(self.eval_dataset)
 
     def _write_weights(self, folder):
-        """The model's weights, as the run's first checkpoint is made from; what is frozen, too."""
+        """Writes the model's weights, also frozen ones, from which the run's first checkpoint is made."""
         from safetensors.torch import save_file
 
         if getattr(self.args, "activation_checkpointing", None) or self.args.gradient_checkpointing:
