@@ -105,7 +105,7 @@ class Passes:
         self._hooks = Hooks(self.model, layout, set(layout.trained) - set(foreign["unused"]))
 
     def facts(self):
-        """The facts, besides the configuration, that the bits of a pass depend on, as (name, value). All workers must agree on them."""
+        """What the bits of a pass depend on besides the configuration, as (name, value). All workers must agree on it."""
         return [("PyTorch", torch.__version__), ("PyTorch's instruction set", torch.backends.cpu.get_cpu_capability()),
                 ("PyTorch's threads", str(self._threads))]
 

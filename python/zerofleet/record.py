@@ -17,7 +17,7 @@ from zerofleet.hooks import Hooks
 from zerofleet.layout import Modes, build_on_meta, layout_of
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
-DATA_DEPENDENT = (DataDependentOutputException, DynamicOutputShapeException)  # raised if a module's order depends on the values of tensors
+DATA_DEPENDENT = (DataDependentOutputException, DynamicOutputShapeException)  # raised while recording
 
 
 def data_dependent(error):
