@@ -24,7 +24,7 @@ struct DataBenchOptions {
 struct DataRate {
   std::string order;  // "one set", "two sets", "packed documents"
   double tokens_per_second = 0;
-  // Plain reads of the same bytes, in the same run.
+  // Plain reads of as many bytes at the samples' places, in the same run.
   double read_tokens_per_second = 0;
   // The share of its time that the thread that makes batches is busy, in a run that takes a million tokens per second.
   double share_at_a_million() const { return 1e6 / tokens_per_second; }

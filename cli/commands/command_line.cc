@@ -96,7 +96,8 @@ constexpr CommandWord kCommandWords[] = {
     {"version", "--version"},
 };
 
-// The message if the first argument is no known command, better than the parser's; empty if it is one.
+// The message for a missing or unknown command, better than the parser's; empty if the first argument is a command or a
+// flag.
 std::string UnknownCommand(const CLI::App& app, int argc, const char* const* argv) {
   if (argc < 2) return "a command is missing, such as train (see zerofleet --help)";
   const std::string first = argv[1];

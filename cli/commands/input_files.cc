@@ -43,7 +43,7 @@ std::vector<InputFile> InputsOfRun(const std::string& config_path, const v1::Con
 
 absl::Status CheckNoInput(const char* flag, const std::string& output, const std::vector<InputFile>& inputs) {
   std::error_code none;
-  if (!fs::is_regular_file(output, none)) return absl::OkStatus();  // a terminal may be both
+  if (!fs::is_regular_file(output, none)) return absl::OkStatus();  // such as a terminal
   for (const InputFile& input : inputs) {
     if (!IsOrHolds(input.path, output)) continue;
     return absl::InvalidArgumentError(absl::StrCat(flag, ": ", output, " is ", input.what, "; name another file"));

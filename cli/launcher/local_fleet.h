@@ -68,7 +68,7 @@ class LocalFleet {
   std::vector<std::string> ReplaceUnknownWorkers(double now);
 
   bool CoordinatorRuns() const;
-  // Whether a signal ended the coordinator that this process did not send.
+  // Whether the coordinator was ended by a signal that this process did not send.
   bool CoordinatorWasKilled() const;
   // Starts another coordinator in place of one that has ended, with the same address, state and log. It adopts the
   // workers and continues from what the run has committed.
