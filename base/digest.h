@@ -16,13 +16,13 @@ inline constexpr size_t kDigestDigits = 32;
 std::string Digest128(std::string_view text);
 bool IsDigest(std::string_view text);
 
-// A digest as numbers; two that were made of equal bytes are equal.
+// A digest as two numbers; the digests of equal bytes are equal.
 struct DigestBits {
   uint64_t high = 0, low = 0;
   bool operator==(const DigestBits&) const = default;
 };
 
-// The same, of bytes that come in pieces.
+// The digest of bytes that arrive in pieces: the same as of all of them at once.
 class StreamingDigest {
  public:
   StreamingDigest();

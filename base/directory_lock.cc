@@ -45,7 +45,8 @@ absl::StatusOr<int> BindName(const std::string& path) {
   return absl::ResourceExhaustedError(absl::StrCat("cannot bind the lock of ", path, ": ", std::strerror(error)));
 }
 
-// The lock on the file: its descriptor; -1 if another process has it. Where there is no flock, the file alone.
+// Locks the file and returns its descriptor; -1 if another process has the lock. Where there is no flock, it is only
+// opened.
 absl::StatusOr<int> LockFile(const std::string& path) {
   const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (file < 0) return absl::ResourceExhaustedError(absl::StrCat(path, ": cannot open: ", std::strerror(errno)));
@@ -57,7 +58,7 @@ absl::StatusOr<int> LockFile(const std::string& path) {
   return absl::ResourceExhaustedError(absl::StrCat(path, ": cannot lock: ", std::strerror(error)));
 }
 
-// Whether what is left of the way to `path` is on this device.
+// Whether the nearest ancestor of `path` that exists is on this device.
 bool IsOnDevice(std::filesystem::path path, dev_t device) {
   struct stat there;
   while (stat(path.c_str(), &there) != 0) {

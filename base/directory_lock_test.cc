@@ -1,4 +1,4 @@
-// One holder at a time, also when the directory goes.
+// A directory has one holder at a time, also when it is removed.
 #include "base/directory_lock.h"
 
 #include <fcntl.h>
@@ -35,7 +35,8 @@ TEST_F(DirectoryLockTest, ARemovedDirectoryIsMadeAnewAndNobodyElseGetsIn) {
   ASSERT_TRUE(lock.ok());
   EXPECT_FALSE((*lock)->Renew().value());
   ASSERT_TRUE(RemoveTree(dir_).ok());
-  EXPECT_EQ(DirectoryLock::Acquire(dir_, ".lock").status().code(), absl::StatusCode::kAlreadyExists);  // made by that
+  EXPECT_EQ(DirectoryLock::Acquire(dir_, ".lock").status().code(), absl::StatusCode::kAlreadyExists);  // this created
+                                                                                                       // dir_
   ASSERT_TRUE(IsDirectory(dir_));
   EXPECT_TRUE((*lock)->Renew().value());
   EXPECT_FALSE((*lock)->Renew().value());
@@ -56,7 +57,7 @@ TEST_F(DirectoryLockTest, AReplacedDirectoryIsLost) {
   ASSERT_TRUE(WriteFileAtomically(path, "").ok());
   EXPECT_EQ((*lock)->Renew().status().code(), absl::StatusCode::kAlreadyExists);
   EXPECT_EQ((*lock)->Renew().status().message(), dir_ + " was replaced while it was in use");
-  // Something that is no directory.
+  // A file is in the directory's place.
   ASSERT_TRUE(RemoveTree(dir_).ok());
   ASSERT_TRUE(WriteFileAtomically(dir_, "").ok());
   EXPECT_EQ((*lock)->Renew().status().code(), absl::StatusCode::kAlreadyExists);

@@ -24,8 +24,8 @@
 namespace zerofleet {
 namespace {
 
-// `locks`: what to do where flock may hold on one node alone; null where no other node has the directory, or its locks
-// hold on all of them.
+// `locks` is advice for a file system whose flock may hold on one node only ("" if there is none); null where no other
+// node can have the directory, or where locks hold on all nodes.
 struct FileSystem {
   uint32_t type;  // statfs
   const char* name;
@@ -65,13 +65,14 @@ constexpr char kNameStart[] = ".probe.";
 constexpr char kOneCoordinator[] = "start no second coordinator there from another node";
 
 struct TrialEnd {
-  absl::Status status;  // of a trial that refuses the directory
+  absl::Status status;  // why the trial refuses the directory
   bool full = false;
 };
 
 bool IsFullError(int error) { return error == ENOSPC || error == EDQUOT; }
 
-// What a file system says that cannot do a thing, and not one that could not do it just now (EIO, ESTALE, EROFS).
+// Whether the error says that the file system cannot do it at all, and not that it failed just now (EIO, ESTALE,
+// EROFS).
 bool IsRefusal(int error) {
   constexpr int kRefusals[] = {EINVAL, ENOSYS, EOPNOTSUPP, EPERM, EEXIST, ENOTEMPTY, EXDEV, EISDIR, EBADF, EMLINK};
   return std::find(std::begin(kRefusals), std::end(kRefusals), error) != std::end(kRefusals);
@@ -83,13 +84,13 @@ int TryRenameUnlessTaken(const std::string& from, const std::string& to) {
 
 bool IsUnknownFlag(int error) { return error == EINVAL || error == ENOSYS; }
 
-// -1: there is none.
+// The file's size; -1 if there is none.
 off_t BytesOf(const std::string& path) {
   struct stat info;
   return lstat(path.c_str(), &info) == 0 ? info.st_size : -1;
 }
 
-// Opens for writing; -1 and errno.
+// An open file; get() is -1, with errno set, if it could not be opened.
 class File {
  public:
   File(const std::string& path, int flags) : descriptor_(open(path.c_str(), O_RDWR | O_CLOEXEC | flags, 0600)) {}
@@ -104,8 +105,7 @@ class File {
   const int descriptor_;
 };
 
-// The trials of one directory. Each returns the errno-like reason that ended it, or what it found against the
-// directory.
+// The trials of one directory. Each says why the directory is refused, or that the disk is full.
 class Trial {
  public:
   Trial(std::string dir, DirectoryTraits& traits, const FileSystem* known)
@@ -134,7 +134,7 @@ class Trial {
   }
 
  private:
-  static constexpr const char* kNames[] = {"a", "b", "c", "d", "e"};  // files, but for c and d
+  static constexpr const char* kNames[] = {"a", "b", "c", "d", "e"};  // c and d are directories, the others files
 
   std::string Path(const char* which) const { return JoinPath(dir_, absl::StrCat(name_, ".", which)); }
 
@@ -157,7 +157,7 @@ class Trial {
     return {absl::ResourceExhaustedError(absl::StrCat(dir_, ": ", what, ": ", std::strerror(error)))};
   }
 
-  // A new file of so many bytes, synced. No block is needed for them: a disk that is full takes it, as a rule.
+  // Creates and syncs a file of `bytes` bytes. It is a hole, so that usually it can be created even on a full disk.
   TrialEnd Create(const std::string& path, off_t bytes) const {
     const File file(path, O_CREAT | O_EXCL);
     if (file.get() < 0) {
@@ -185,7 +185,7 @@ class Trial {
     const int taken = errno;
     if (taken != EEXIST && !IsUnknownFlag(taken) && IsRefusal(taken))
       return Refused("a rename with RENAME_NOREPLACE fails", taken);
-    // The kernel itself sees that a name is taken: of the file system this says nothing before a free one is tried.
+    // The kernel itself sees that a name is taken, which says nothing about the file system until a free name is tried.
     const int free = TryRenameUnlessTaken(from, Path("e")) == 0 ? 0 : errno;
     if (free == 0) from = Path("e");
     if (IsUnknownFlag(taken) || IsUnknownFlag(free)) {
@@ -193,7 +193,7 @@ class Trial {
     } else if (free != 0 && BytesOf(Path("e")) >= 0) {  // the answer was lost
       from = Path("e");
     }
-    // What counts is what is there then: over NFS the answer may be lost.
+    // Afterwards, what is there counts, not the answer, which may be lost over NFS.
     const int error = rename(from.c_str(), to.c_str()) == 0 ? 0 : errno;
     if (BytesOf(from) < 0 && BytesOf(to) == 1) return {};
     return error != 0 ? Refused("a rename does not replace a file", error)

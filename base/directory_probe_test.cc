@@ -138,7 +138,7 @@ TEST_F(DirectoryProbeTest, WhatAKilledTrialLeftIsRemovedAndNothingElse) {
   ASSERT_TRUE(RemoveOne(mine).ok());
 }
 
-// The directory's name on this machine, and its epoch, still hold others out.
+// The socket named after the directory still keeps other processes on this machine out.
 TEST_F(DirectoryProbeTest, ADirectoryWithoutFlockIsHeldAllTheSame) {
   log_->BendFlock(EOPNOTSUPP);
   const auto lock = DirectoryLock::Acquire(dir_, ".lock");

@@ -226,7 +226,7 @@ namespace {
 // Whether `moved` is at `to` and no longer at `from`.
 bool IsRenamed(const std::string& from, const std::string& to, const absl::StatusOr<FileId>& moved) {
   if (!moved.ok()) return false;
-  // Opening a directory has NFS look at the server, not at what it remembers of the names.
+  // Opening a directory makes NFS ask the server, and not answer from its cache of names.
   for (const std::string& path : {from, to}) {
     const Descriptor parent(open(ParentOf(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   }

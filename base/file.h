@@ -34,11 +34,11 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
-// A new file of a known length, written in any order through memory: the system writes its pages away as it needs
-// memory. Room on the disk is taken first, so that no write can fail for want of it. Durable once Sync has returned OK.
+// A new file of a known length, written in any order through memory; the system writes pages back as it needs memory.
+// Disk space is reserved first, so that no write can fail for lack of it. Durable once Sync has returned OK.
 class MappedOutput {
  public:
-  // `bytes` > 0, all zero. AlreadyExists if something is there; after any other error, nothing is.
+  // `bytes` > 0; they begin as zeros. AlreadyExists if something is at `path`; after any other error, nothing is there.
   static absl::StatusOr<std::unique_ptr<MappedOutput>> Create(const std::string& path, int64_t bytes);
   ~MappedOutput();
   MappedOutput(const MappedOutput&) = delete;
@@ -73,38 +73,40 @@ class DurableFile {
   int descriptor_;
 };
 
-// Reads exactly `into.size()` bytes at `offset`; DataLoss if the file ends before.
+// Reads exactly `into.size()` bytes at `offset`; DataLoss if the file ends before that.
 absl::Status ReadAt(const std::string& path, int64_t offset, std::span<std::byte> into);
 
 // The whole file as a string; ResourceExhausted if larger than `limit_bytes`.
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path, int64_t limit_bytes);
 
-// Replaces `path` as one step: a temporary file next to it (`temporary`; empty: "PATH.tmp"), fsync, rename, fsync of
-// the directory.
+// Replaces `path` atomically: writes a temporary file next to it (`temporary`; "PATH.tmp" if empty), fsyncs it, renames
+// it and fsyncs the directory.
 absl::Status WriteFileAtomically(const std::string& path, std::string_view contents, std::string temporary = "");
 
-// The file that writing a whole result to `path`, which a user named, replaces: `path` itself if nothing is there, or
-// the regular file that it is or links to. InvalidArgument for what must not be replaced or cannot be written: a
+// The file to replace when a whole result is written to `path`, which a user named: `path` itself if nothing is there,
+// or the regular file that it is or links to. InvalidArgument for what must not be replaced or cannot be written: a
 // device, a pipe, a directory, a link to nothing, a file without permission to write.
 absl::StatusOr<std::string> ReplaceableFile(const std::string& path);
-// Replaces what ReplaceableFile says of `path` as one step, under a temporary name that nothing else has.
+// Atomically replaces the file that ReplaceableFile returns for `path`, by way of a temporary name that nothing else
+// has.
 absl::Status WriteResultFile(const std::string& path, std::string_view contents);
 
-// Whether an error of a function here is that of a disk that is full, or of a quota that is used up.
+// Whether an error that a function here returned means a full disk or a used-up quota.
 bool IsDiskFull(const absl::Status& status);
 
 absl::Status SyncDirectory(const std::string& path);
-// Renames within a file system; durable once the parent directories are synced. A file takes the place of what is at
-// `to`; a directory does so only if that is an empty directory. A rename that was carried out although the call failed,
-// as over NFS when the answer is lost, has succeeded: what was at `from` is then at `to`.
+// Renames within a file system; durable once the parent directories are synced. A file replaces whatever file is at
+// `to`; a directory replaces only an empty directory. If the call fails although the rename was carried out (what was
+// at `from` is at `to`, as over NFS when the answer is lost), the result is OK.
 absl::Status Rename(const std::string& from, const std::string& to);
-// The same for a directory, which takes the place of nothing: AlreadyExists if there is anything at `to`. Where the
-// file system does not know RENAME_NOREPLACE, as NFS and FUSE, an empty directory that is made at `to` at the same
-// moment may be replaced; nothing else can be.
+// Renames a directory as Rename does, but replaces nothing: AlreadyExists if there is anything at `to`. Where the file
+// system does not know RENAME_NOREPLACE (NFS, FUSE), an empty directory that is created at `to` at the same moment may
+// be replaced; nothing else can be.
 absl::Status RenameDirectory(const std::string& from, const std::string& to);
-// And for a file; there, a file that is made at the same moment may be replaced.
+// Renames a file without replacing anything, as RenameDirectory. Without RENAME_NOREPLACE, a file that is created at
+// `to` at the same moment may be replaced.
 absl::Status RenameFile(const std::string& from, const std::string& to);
-// As mkdir: the parent must exist. AlreadyExists if anything is there.
+// As mkdir: the parent must exist. AlreadyExists if anything is at `path`.
 absl::Status CreateDirectory(const std::string& path);
 absl::Status CreateDirectories(const std::string& path);
 // Removes a file or an empty directory; NotFound if there is nothing.
@@ -113,26 +115,27 @@ absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path);
 absl::Status RemoveTree(const std::string& path);
 // What is at a path. A symbolic link is not followed.
 enum class PathKind { kNothing, kFile, kDirectory, kSymlink, kOther };
-// Absent is what the system says is absent (ENOENT, ENOTDIR); an error, naming the path, if that is not known (EIO,
-// ESTALE).
+// kNothing if the system says that the path is absent (ENOENT, ENOTDIR); an error, naming the path, if it cannot say
+// (EIO, ESTALE).
 absl::StatusOr<PathKind> KindOf(const std::string& path);
-// The same of anything at all, links followed.
+// Whether there is anything at `path`, links followed; errors as KindOf.
 absl::StatusOr<bool> IsThere(const std::string& path);
-// False also for what cannot be looked at: not for what removes, replaces or chooses something else on its word.
+// These three return false also for what cannot be examined. Do not use them to decide whether to remove, replace or
+// choose something; KindOf and IsThere are for that.
 bool FileExists(const std::string& path);
 bool IsDirectory(const std::string& path);
 bool IsSymlink(const std::string& path);
 absl::StatusOr<int64_t> FileBytes(const std::string& path);
 
-// What a name stands for, whatever it is called later. A symbolic link is not followed.
+// The identity of what is at a path; it survives renames. A symbolic link is not followed.
 struct FileId {
   uint64_t device = 0, inode = 0;
   bool operator==(const FileId&) const = default;
 };
 absl::StatusOr<FileId> IdOf(const std::string& path);
 
-// Asks the system to forget what it keeps of the file in memory, so that the next reading is of the storage. Pages that
-// are not written back yet stay, and so does everything on a file system that is memory itself.
+// Asks the system to drop the file from the page cache, so that the next read comes from storage. Pages that are not
+// written back yet stay, and so does everything on a file system in memory.
 void DropFromCache(const std::string& path);
 
 // "a" and "b/c" -> "a/b/c".

@@ -46,7 +46,7 @@ struct State {
 };
 
 absl::Mutex active_mutex(absl::kConstInit);
-std::shared_ptr<State> active ABSL_GUARDED_BY(active_mutex);  // shared: a call may outlive the test that it surprises
+std::shared_ptr<State> active ABSL_GUARDED_BY(active_mutex);  // shared, since a call may outlive its test
 
 std::shared_ptr<State> Active() {
   absl::MutexLock lock(&active_mutex);
@@ -94,7 +94,7 @@ int BeforeFsync(State& state, const std::string& name) {
   return failure == state.failures.end() ? 0 : failure->second;
 }
 
-// The error that a look at this path must fail with, or 0.
+// The error that stat of this path must fail with, or 0.
 int ErrorOfStat(const char* path) {
   const auto state = Active();
   const std::optional<std::string> name = state == nullptr ? std::nullopt : Relative(*state, path);
@@ -118,7 +118,7 @@ int BeforeRename(State& state, const std::string& to) {
   return failure == state.rename_failures.end() ? 0 : failure->second;
 }
 
-// The error that is told of a rename that was carried out, or 0.
+// The error to report although the rename was carried out, or 0.
 int AfterRename(State& state, const std::string& to) {
   absl::MutexLock lock(&state.mutex);
   const auto lost = state.lost_renames.find(to);
@@ -140,7 +140,7 @@ bool KeepsRenamed(State& state) {
   return state.keeps_renamed;
 }
 
-// The flags that this opening is made with; nothing if it is to fail.
+// The flags to open with; nothing, with errno set, if the call is to fail.
 std::optional<int> FlagsOfOpen(State& state, int flags) {
   absl::MutexLock lock(&state.mutex);
   if ((flags & O_CREAT) != 0 && state.creation_failure != 0) {
@@ -245,7 +245,7 @@ void FileCallLog::RefuseRenameFlags() {
 
 namespace {
 
-// The analysis takes the mutex that `bend` requires for a member of `bend`.
+// Thread-safety analysis would look for the mutex that `bend` requires in `bend` itself.
 template <typename Bend>
 void BendActive(Bend bend) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   const std::shared_ptr<State> active_state = Active();
@@ -371,8 +371,8 @@ int open(const char* path, int flags, ...) {
   va_start(rest, flags);
   const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(rest, mode_t) : 0;
   va_end(rest);
-  // Not where nothing is made: a thread that waits for a mutex for the first time opens the file with the CPU's
-  // frequency.
+  // Calls without O_CREAT pass straight through: Active() takes a mutex, and a thread that waits for one for the first
+  // time opens the file with the CPU's frequency.
   const auto state = (flags & O_CREAT) != 0 ? zerofleet::Active() : nullptr;
   if (state != nullptr && zerofleet::Relative(*state, path)) {
     const std::optional<int> bent = zerofleet::FlagsOfOpen(*state, flags);

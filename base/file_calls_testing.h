@@ -1,6 +1,6 @@
-// The process's own write, fsync, rename, advice and more, seen and bent by a test: a test that links this file has
-// them in place of libc's. What durability is made of, and what no other test can see, is their order and what follows
-// when one fails.
+// Replacements for libc's write, fsync, rename, posix_fadvise and more, which a test can watch and make fail; linking
+// this file puts them in place. Durability depends on the order of these calls and on what follows when one fails,
+// which no other test can see.
 #ifndef ZEROFLEET_BASE_FILE_CALLS_TESTING_H_
 #define ZEROFLEET_BASE_FILE_CALLS_TESTING_H_
 
@@ -10,7 +10,7 @@
 
 namespace zerofleet {
 
-// While one lives, calls on paths below `directory` are recorded. One at a time.
+// While a FileCallLog lives, calls on paths below `directory` are recorded. Only one may live at a time.
 class FileCallLog {
  public:
   explicit FileCallLog(const std::string& directory);
@@ -18,10 +18,10 @@ class FileCallLog {
   FileCallLog(const FileCallLog&) = delete;
   FileCallLog& operator=(const FileCallLog&) = delete;
 
-  // "write a.tmp", "fsync a.tmp", "rename a.tmp a", "fsync ." in order, by paths relative to the directory; writes that
-  // follow one another in one file are one. "uncache a": DropFromCache.
+  // "write a.tmp", "fsync a.tmp", "rename a.tmp a", "fsync ." in order, with paths relative to the directory;
+  // consecutive writes to one file are listed once. "uncache a" is a DropFromCache.
   std::vector<std::string> calls() const;
-  // Returns once this call is among them.
+  // Returns once calls() contains `call`.
   void WaitFor(const std::string& call);
 
   // Every fsync of the file `name` (relative to the directory) fails with `error` from now on.
@@ -29,37 +29,35 @@ class FileCallLog {
 
   // Every rename to `name` (relative to the directory) fails with `error` from now on.
   void FailRename(const std::string& name, int error);
-  // Every rename to `name` is carried out from now on and says `error` all the same, as over NFS when the answer is
-  // lost.
+  // From now on every rename to `name` is carried out but fails with `error`, as over NFS when the answer is lost.
   void LoseRename(const std::string& name, int error);
-  // The same of every rename.
+  // LoseRename for every name.
   void LoseEveryRename(int error);
-  // Renames know no flags from now on, as on NFS; of a name that is taken the kernel itself says so, whatever the
-  // flags.
+  // From now on renames refuse flags (EINVAL), as on NFS; EEXIST if the name is taken, which the kernel itself sees.
   void RefuseRenameFlags();
-  // Renames of files are made from now on as a copy would be: what was there stays, and success is said.
+  // From now on renames do nothing and report success.
   void KeepRenamed();
-  // Renames heed no flags from now on: they replace what they must not.
+  // From now on renames ignore flags: they replace what they must not.
   void IgnoreRenameFlags();
-  // O_EXCL is not heeded from now on.
+  // From now on O_EXCL is ignored.
   void IgnoreExclusive();
-  // Every flock fails with `error` from now on; 0: every one succeeds.
+  // From now on every flock fails with `error`; if that is 0, every one succeeds.
   void BendFlock(int error);
-  // What statfs says of the type of the file system.
+  // The file system type that statfs reports.
   void SetFileSystem(long type);
-  // Every look (stat, lstat) at the path `name` (relative to the directory) fails with `error` from now on.
+  // From now on stat and lstat of `name` (relative to the directory) fail with `error`.
   void FailStat(const std::string& name, int error);
-  // No file can be made from now on: the error is `error`; 0: it can.
+  // From now on creating a file fails with `error`; 0 ends this.
   void FailCreation(int error);
 
-  // The next fsync of a file whose name ends so waits for ReleaseFsync, without a time limit.
+  // The next fsync of a file whose name ends with `suffix` waits for ReleaseFsync, without a time limit.
   void HoldFsync(const std::string& suffix);
   void WaitUntilHeld();
   void ReleaseFsync();
-  // The same of the write of at least `bytes` to such a file, for ReleaseWrite.
+  // The next write of at least `bytes` to such a file waits for ReleaseWrite.
   void HoldWrite(const std::string& suffix, size_t bytes);
   void ReleaseWrite() { ReleaseFsync(); }
-  // The same of the advice on such a file.
+  // The next DropFromCache of such a file waits for ReleaseUncache.
   void HoldUncache(const std::string& suffix);
   void ReleaseUncache() { ReleaseFsync(); }
 };

@@ -66,8 +66,8 @@ TEST_F(FileTest, AResultReplacesRegularFilesAlone) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << path;
     return std::string(status.message());
   };
-  // A pipe stands for what is not a regular file. A link to a device of the machine would not do: what is tested
-  // follows links, and with a fault in it a test that runs as root replaces the device.
+  // A pipe stands for what is not a regular file. A link to one of the machine's devices would not do: the code under
+  // test follows links, and with a fault in it a test that runs as root would replace the device.
   ASSERT_EQ(symlink("pipe", Path("device").c_str()), 0);
   ASSERT_EQ(symlink("nowhere", Path("dangling").c_str()), 0);
   ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0600), 0);
@@ -112,7 +112,7 @@ TEST_F(FileTest, AFullDiskKeepsTheOldContent) {
   std::signal(SIGXFSZ, old_handler);
   EXPECT_THAT(std::string(status.message()), HasSubstr("a.tmp: cannot write"));
   EXPECT_EQ(ReadSmallFile(Path("a"), 100).value(), "old");
-  // And what is left of it does not stand in the next one's way.
+  // The temporary file that is left does not stand in the next write's way.
   EXPECT_TRUE(WriteFileAtomically(Path("a"), "new").ok());
 }
 
@@ -189,7 +189,7 @@ TEST_F(FileTest, ARenameThatWasCarriedOutHasSucceededWhateverIsToldOfIt) {
   ASSERT_TRUE(WriteFileAtomically(Path("a"), "two").ok());
   EXPECT_TRUE(Rename(Path("a"), Path("b")).ok());
   EXPECT_EQ(ReadSmallFile(Path("b"), 100).value(), "two");
-  // What is at the target is not what was to be moved there.
+  // "b" exists, but it is not the file that was to be moved there.
   EXPECT_EQ(Rename(Path("a"), Path("b")).code(), absl::StatusCode::kNotFound);
 }
 

@@ -1,4 +1,4 @@
-// Counting passings, and the end of the process; see kill_point.h. Of a test's build alone.
+// Counts passings and kills the process; see kill_point.h. Compiled in tests' builds only.
 #include "base/kill_point.h"
 
 #ifdef ZEROFLEET_KILL_POINTS

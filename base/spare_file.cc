@@ -20,20 +20,19 @@ namespace {
 
 constexpr size_t kBlockBytes = 4096;
 
-// Whether a file's blocks, those that its file system tells of, are room for so much.
+// Whether a file's blocks, as its file system reports them, have room for `bytes`.
 bool HasRoom(const std::string& path, size_t bytes) {
   struct stat info;
   return stat(path.c_str(), &info) == 0 &&
          std::max<int64_t>(info.st_size, int64_t{512} * info.st_blocks) >= static_cast<int64_t>(bytes);
 }
 
-// Best effort: without a spare all is as it was, but on a disk that is full. One that is too small stays until there is
-// a larger one.
+// Best effort: a spare matters only on a full disk. A spare that is too small stays until a larger one replaces it.
 void KeepSpare(const std::string& path, size_t contents_bytes) {
   const std::string spare = SparePath(path), temporary = absl::StrCat(spare, ".tmp");
   if (HasRoom(spare, contents_bytes)) return;
   const size_t blocks = (2 * contents_bytes + kBlockBytes - 1) / kBlockBytes;
-  // Bytes that are written, and reach the disk: a hole, or a promise, is no room.
+  // Bytes are written and reach the disk, since a hole or a preallocation is no room.
   const std::string room(std::max<size_t>(blocks, 1) * kBlockBytes, ' ');
   if (!WriteFileAtomically(spare, room, temporary).ok()) RemoveOne(temporary).IgnoreError();
 }
@@ -42,7 +41,7 @@ absl::Status Failed(const std::string& path, const char* what) {
   return absl::ResourceExhaustedError(absl::StrCat(path, ": cannot ", what, ": ", std::strerror(errno)));
 }
 
-// Replaces what a file holds, without a new block.
+// Replaces a file's contents without allocating a new block.
 absl::Status Overwrite(const std::string& path, std::string_view contents) {
   const int descriptor = open(path.c_str(), O_WRONLY | O_CLOEXEC);
   if (descriptor < 0) return Failed(path, "open");
@@ -59,7 +58,7 @@ absl::Status Overwrite(const std::string& path, std::string_view contents) {
   return status;
 }
 
-// The spare has a name of its own while it is written: of two writers one finds it.
+// The spare is renamed while it is written, so that only one of two writers finds it.
 absl::Status WriteIntoSpare(const std::string& path, std::string_view contents, const std::string& temporary) {
   ZF_RETURN_IF_ERROR(Rename(SparePath(path), temporary));
   const absl::Status written = Overwrite(temporary, contents);
@@ -68,7 +67,8 @@ absl::Status WriteIntoSpare(const std::string& path, std::string_view contents, 
     return written;
   }
   const bool exchanged = renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE) == 0;
-  // Where nothing is there, or the file system knows no exchange, what was there makes room for a spare.
+  // If nothing is at `path`, or the file system knows no exchange, there is no spare now; what was at `path` frees room
+  // for one.
   if (!exchanged) ZF_RETURN_IF_ERROR(Rename(temporary, path));
   if (exchanged) Rename(temporary, SparePath(path)).IgnoreError();
   return SyncDirectory(ParentOf(path));

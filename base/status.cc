@@ -8,7 +8,7 @@
 namespace zerofleet {
 namespace {
 
-// The payload of a status of StoppedBySignal for SIGTERM.
+// The payload that marks a status of StoppedBySignal for SIGTERM.
 constexpr char kTerminated[] = "zerofleet/terminated";
 
 }  // namespace

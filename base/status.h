@@ -27,10 +27,10 @@ int ExitCode(const absl::Status& status);
 // `status` with `context` and ": " before its message; an OK status is returned as it is.
 absl::Status Annotate(const absl::Status& status, const std::string& context);
 
-// Cancelled, of a process that `signal` stopped: exit code 130 for SIGINT, else 143.
+// Cancelled, for a process that `signal` stopped: exit code 130 for SIGINT, else 143.
 absl::Status StoppedBySignal(int signal, const std::string& message);
 
-// A status made of a code and a message, for codes sent as integers.
+// A status with this code and message, for codes that were sent as integers.
 absl::Status MakeStatus(absl::StatusCode code, const std::string& message);
 
 namespace status_internal {
@@ -52,7 +52,7 @@ absl::Status ToStatus(const absl::StatusOr<T>& status_or) {
     if (!zf_status.ok()) return zf_status;                                       \
   } while (false)
 
-// `declaration = value of expression`, or returns its status.
+// `declaration = value of expression`; returns its status from the enclosing function if it is not OK.
 #define ZF_ASSIGN_OR_RETURN(declaration, expression) \
   ZF_ASSIGN_OR_RETURN_INNER(ZF_CONCAT(zf_status_or_, __LINE__), declaration, expression)
 #define ZF_ASSIGN_OR_RETURN_INNER(temporary, declaration, expression) \

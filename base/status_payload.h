@@ -1,4 +1,4 @@
-// A message that a status carries to whoever handles it, beside the text for people.
+// A message that a status carries, next to its text for people, to whoever handles it.
 #ifndef ZEROFLEET_BASE_STATUS_PAYLOAD_H_
 #define ZEROFLEET_BASE_STATUS_PAYLOAD_H_
 
@@ -10,7 +10,7 @@
 
 namespace zerofleet {
 
-// `Message` is a protobuf message, found by its full name.
+// `Message` is a protobuf message; its full name is the payload's type URL.
 template <typename Message>
 absl::Status WithPayload(absl::Status status, const Message& message) {
   status.SetPayload(message.GetTypeName(), absl::Cord(message.SerializeAsString()));

@@ -12,7 +12,7 @@ void RunOnThreads(int threads, const std::function<void()>& work) {
   try {
     while (static_cast<int>(helpers.size()) + 1 < threads) helpers.emplace_back(work);
   } catch (const std::system_error&) {
-    // A limit on threads.
+    // The system's limit on threads is reached.
   }
   work();
   for (std::thread& helper : helpers) helper.join();

@@ -7,7 +7,7 @@
 namespace zerofleet {
 
 // Calls `work` from up to `threads` threads at the same time, this one among them, and returns when all have returned.
-// Where no more threads can be made, those that there are do the work.
+// If no more threads can be created, those that exist do the work.
 void RunOnThreads(int threads, const std::function<void()>& work);
 
 }  // namespace zerofleet
