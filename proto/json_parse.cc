@@ -42,7 +42,7 @@ class StrictBuilder : public nlohmann::json_sax<json> {
   }
 
   bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& fault) override {
-    // The library's number for a value outside a double's range.
+    // The library's error number for a value outside a double's range.
     constexpr int kNumberOverflow = 406;
     if (fault.id == kNumberOverflow) return Fail("a number is out of range");
     return Fail(absl::StrCat("not valid JSON at byte ", position));
@@ -78,15 +78,16 @@ class StrictBuilder : public nlohmann::json_sax<json> {
   const int64_t max_keys_;
   int64_t keys_seen_ = 0;
   json root_;
-  json* place_ = &root_;     // of what was put last; in an object, of the next value
-  std::vector<json*> open_;  // the objects and arrays around it; an array grows while nothing in it is open
+  json* place_ = &root_;     // the value that was put last; in an object, where the next value goes
+  std::vector<json*> open_;  // the open objects and arrays, outermost first; an array grows only while it is the
+                             // innermost
   std::string error_;
 };
 
 }  // namespace
 
 absl::StatusOr<json> ParseJson(std::string_view text, int max_depth, int64_t max_keys) {
-  // The library takes one for the end of the text.
+  // The library would take a NUL for the end of the text.
   const size_t nul = text.find('\0');
   if (nul != std::string_view::npos)
     return absl::InvalidArgumentError(absl::StrCat("not valid JSON at byte ", nul + 1));

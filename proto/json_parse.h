@@ -12,9 +12,9 @@ namespace zerofleet {
 
 inline constexpr int kMaxJsonDepth = 32;
 
-// InvalidArgument with the byte position if `text` is not such a JSON document. Numbers beyond 64 bits become doubles;
-// beyond a double's range they are an error. A text of more than `max_keys` keys, all objects' together, is refused
-// at the first that is too many, before a value is built.
+// InvalidArgument with the byte position if `text` is not a JSON document as described above. Numbers beyond 64 bits
+// become doubles; beyond a double's range they are an error. A text with more than `max_keys` keys, over all objects,
+// is refused at the first key beyond them, before its value is built.
 absl::StatusOr<nlohmann::json> ParseJson(std::string_view text, int max_depth = kMaxJsonDepth,
                                          int64_t max_keys = INT64_MAX);
 

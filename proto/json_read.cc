@@ -26,7 +26,7 @@ absl::Status Wrong(const std::string& path, const std::string& expected, const j
 template <typename T>
 absl::StatusOr<T> Integer(const json& value, const std::string& path) {
   constexpr T kMin = std::numeric_limits<T>::min(), kMax = std::numeric_limits<T>::max();
-  if (value.is_number_unsigned()) {  // every non-negative integer
+  if (value.is_number_unsigned()) {  // the library parses every non-negative integer as unsigned
     uint64_t number = value.get<uint64_t>();
     if (number <= static_cast<uint64_t>(kMax)) return static_cast<T>(number);
   } else if (value.is_number_integer()) {
