@@ -35,8 +35,7 @@ TEST_F(DirectoryLockTest, ARemovedDirectoryIsMadeAnewAndNobodyElseGetsIn) {
   ASSERT_TRUE(lock.ok());
   EXPECT_FALSE((*lock)->Renew().value());
   ASSERT_TRUE(RemoveTree(dir_).ok());
-  EXPECT_EQ(DirectoryLock::Acquire(dir_, ".lock").status().code(), absl::StatusCode::kAlreadyExists);  // this created
-                                                                                                       // dir_
+  EXPECT_EQ(DirectoryLock::Acquire(dir_, ".lock").status().code(), absl::StatusCode::kAlreadyExists);  // creates it
   ASSERT_TRUE(IsDirectory(dir_));
   EXPECT_TRUE((*lock)->Renew().value());
   EXPECT_FALSE((*lock)->Renew().value());

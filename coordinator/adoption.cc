@@ -1,4 +1,4 @@
-// Rebuilding a view from what its ranks tell; see adoption.h.
+// Rebuilding a view from what its ranks report; see adoption.h.
 #include "coordinator/adoption.h"
 
 #include <google/protobuf/util/message_differencer.h>
@@ -31,7 +31,8 @@ Member* FindProcess(Fleet& fleet, const std::string& incarnation) {
   return member != nullptr ? member : fleet.spares.FindProcess(incarnation);
 }
 
-// What a view's ranks all know of it. Where its nodes tell the places, members are those whom this rank can name.
+// What all ranks of a view know about it. If `nodes` gives the places, `members` are only those that this rank can
+// name, and are left out.
 v1::Assignment Shared(v1::Assignment assignment) {
   assignment.clear_rank();
   if (!assignment.nodes().empty()) assignment.clear_members();
@@ -44,7 +45,7 @@ void TakePlace(v1::Hello& hello, const v1::Member& told) {
   hello.set_pid(told.pid());
 }
 
-// Whom a rank of a large view can name, for people: should one of them never come back.
+// Takes the names of the members that a rank of a large view knows, for messages about those that never come back.
 void NameTheAway(Fleet& fleet, const v1::Assignment& assignment) {
   if (assignment.nodes().empty()) return;
   for (const v1::Member& named : assignment.members()) {
@@ -55,7 +56,8 @@ void NameTheAway(Fleet& fleet, const v1::Assignment& assignment) {
   }
 }
 
-// The view that `told` describes, as this coordinator itself makes it of those members: into `fleet`.
+// Sets `fleet`'s view to what this coordinator makes of the members that `told` describes; an error if that is not
+// `told`.
 absl::Status Rebuild(Fleet& fleet, const v1::Assignment& told, double now) {
   const int size = told.world_size();
   const v1::Config& config = fleet.parameters.config;
@@ -109,14 +111,14 @@ absl::Status BeginAdoption(Fleet& fleet, const v1::Hello& hello, double now) {
   fleet.phase = Phase::kAdopting;
   fleet.forming.since = now;
   const FleetParameters& parameters = fleet.parameters;
-  if (parameters.may_fall_back && !parameters.candidates.empty()) {  // all that is committed in the run's directory
+  if (parameters.may_fall_back && !parameters.candidates.empty()) {  // all commits in the run's directory
     fleet.saving.committed_by_run = parameters.candidates.front().step;
     fleet.saving.last_committed_path = parameters.candidates.front().path;
   }
   return absl::OkStatus();
 }
 
-// An assignment of this coordinator, as a session's journal keeps it for a Rejoin.
+// This coordinator's assignment, as a session's journal keeps it for a Rejoin.
 v1::Assignment Kept(v1::Assignment assignment) {
   for (v1::Member& member : *assignment.mutable_members()) {
     member.clear_transport_address();
@@ -125,7 +127,7 @@ v1::Assignment Kept(v1::Assignment assignment) {
   return assignment;
 }
 
-// What was told to watchers before; they know which of it is new to them.
+// Publishes what watchers were told before; they know which of it is new to them.
 void TellAgain(Fleet& fleet, const Member& member) {
   PublishStart(fleet, member, fleet.training.start_step > 0);
   std::vector<CheckpointCandidate> candidates = fleet.parameters.candidates;
@@ -157,7 +159,7 @@ void NoteTraining(Fleet& fleet, Member& member, const v1::Rejoin& rejoin, double
   fleet.training.first_step = std::min(fleet.training.first_step, rejoin.first_step());
 }
 
-// New workers before those that the fleet had as spares.
+// Refuses new workers before those that the fleet had as spares.
 void RefuseSurplusSpares(Fleet& fleet) {
   const v1::Config& config = fleet.parameters.config;
   const size_t most = config.restart().spares() + config.parallel().workers() - fleet.world_size();
@@ -234,7 +236,7 @@ void Adopt(Fleet& fleet, MemberId id, const v1::Hello& hello, double now) {
   if (away == 0) CompleteAdoption(fleet, now);
 }
 
-// Whether the process has missed nothing that would be wrong to go on without.
+// Whether the process may continue in its place, having missed nothing that it needs.
 bool GoesOn(const Fleet& fleet, const Member& member, const v1::Rejoin& rejoin) {
   const bool trains = member.state == MemberState::kTraining || member.state == MemberState::kFinished;
   return trains && rejoin.has_start() && rejoin.generation() == fleet.generation &&
@@ -250,7 +252,7 @@ void TakeSession(Fleet& fleet, Member& member, MemberId id, double now) {
   if (fleet.finishing.stop_reason && fleet.phase != Phase::kAdopting) TellStop(fleet);
 }
 
-// It says again what it is ready for.
+// The spare's new session sends its Ready again.
 void TakeSpareSession(Fleet& fleet, Member& spare, MemberId id, double now) {
   fleet.Emit(CloseSession{spare.id}, absl::StrCat("spare ", NameOf(spare), " has opened another stream"));
   fleet.spares.Rename(spare, id);
@@ -312,7 +314,7 @@ bool OnRejoin(Fleet& fleet, MemberId id, const v1::Hello& hello, double now) {
 void BeginAwaiting(Fleet& fleet) {
   fleet.adopting.told = Shared(Kept(AssignmentOf(fleet)));
   fleet.phase = Phase::kAdopting;
-  fleet.hearing.suspicion.reset();  // who has reported a failure does so again
+  fleet.hearing.suspicion.reset();  // ranks that have reported a failure report it again
   fleet.hearing.verdicts.reset();
 }
 

@@ -1,11 +1,11 @@
-// Taking over a fleet that went on while its coordinator was gone, and streams that break.
+// Taking over a fleet that kept running while its coordinator was gone, and handling streams that break.
 //
-// A worker whose stream breaks opens another, and its Hello says what it was doing (Rejoin). To a coordinator that was
-// started again, the first rank of the persisted generation tells the view, and the others must tell the same; nothing
-// is asked of any of them. With all ranks back the fleet trains, as it has done all the time. Ranks that stay away are
-// lost (recovery.h). A coordinator that was there all the time takes a broken stream for a loss at once, since that is
-// how the end of a process shows first; a process whose new stream is faster than the news of the old one's end goes
-// on, any other that comes back meets the others in the next view.
+// A worker whose stream breaks opens another, and its Hello says what it was doing (Rejoin). A coordinator that was
+// restarted takes the view from the first rank of the persisted generation that comes back, and the others must
+// describe the same view; it requests nothing from them. Once all ranks are back, the fleet is in training, which it
+// never interrupted. Ranks that stay away are lost (recovery.h). A coordinator that was not restarted takes a broken
+// stream for a loss at once, since that is the first sign that a process has ended. A process whose new stream arrives
+// before the news that the old one has ended continues; any other that comes back joins the next view.
 #ifndef ZEROFLEET_COORDINATOR_ADOPTION_H_
 #define ZEROFLEET_COORDINATOR_ADOPTION_H_
 
@@ -17,16 +17,15 @@
 
 namespace zerofleet::coordinator {
 
-// FailedPrecondition: `who` is of a later generation than this coordinator knows of.
+// FailedPrecondition: `who` is in a later generation than this coordinator knows.
 absl::Status OlderThanTheFleet(const Fleet& fleet, const std::string& who, uint64_t generation);
 
-// A session's first message. True if that settles it: it is back in its place, or refused, being of a generation that
-// the fleet has left behind, of another view than the one that is adopted, or a copy of a process that is there. False:
-// it joins as any worker does (OnHello).
+// Handles a session's first message. True if the worker is back in its place, or was refused: its generation is one
+// that the fleet has left behind, its view is not the one being adopted, or it is a copy of a process that is
+// connected. False: it joins as any worker does (OnHello).
 bool OnRejoin(Fleet& fleet, MemberId id, const v1::Hello& hello, double now);
 
-// The ranks of the view may be away from here on, and come back as to a coordinator that was started again
-// (isolation.h).
+// From here on ranks of the view may be away, and come back as they would to a restarted coordinator (isolation.h).
 void BeginAwaiting(Fleet& fleet);
 
 // Gives up the ranks that have not come back in time.

@@ -1,4 +1,4 @@
-// What members must agree on, as rows: a field of a message that each of them sends.
+// What members must agree on, as rows; each row is a field of a message that every member sends.
 #ifndef ZEROFLEET_COORDINATOR_AGREEMENT_H_
 #define ZEROFLEET_COORDINATOR_AGREEMENT_H_
 

@@ -1,7 +1,7 @@
 // The axes along which the ranks of a view are numbered, and the groups of ranks along each.
 //
-// A rank is a number in mixed radix: consecutive ranks follow each other along the first axis, and its number along an
-// axis is one of that axis's degree. Ranks that differ along one axis alone form a group, which has the axis's name.
+// A rank is a number in mixed radix: consecutive ranks follow each other along the first axis, and each axis has a
+// digit from 0 to its degree - 1. Ranks that differ along one axis only form a group, which has the axis's name.
 // Another kind of parallelism is another axis in AxesOf: no message, view or mesh gets a field for it.
 #ifndef ZEROFLEET_COORDINATOR_AXES_H_
 #define ZEROFLEET_COORDINATOR_AXES_H_
@@ -32,13 +32,13 @@ class Axes {
   const std::vector<Axis>& list() const { return list_; }
   int world_size() const { return world_size_; }
 
-  // `axis` is one that these have.
+  // `axis` must be in the list.
   int Degree(std::string_view axis) const;
   // The rank's number along the axis, which is its number in its group.
   int At(int rank, std::string_view axis) const;
   // The ranks of the group that `rank` is in, in order.
   std::vector<int> GroupOf(int rank, std::string_view axis) const;
-  // The number of that group among those of its axis; 0 for an axis that these do not have.
+  // The number of that group among its axis's groups; 0 for an axis that is not in the list.
   int GroupNumber(int rank, std::string_view axis) const;
 
   // "data 3, tensor 0": the rank's number along each axis, the slowest first.
@@ -47,7 +47,7 @@ class Axes {
   bool operator==(const Axes&) const = default;
 
  private:
-  // How far apart neighbours along an axis are, and its degree; degree 0 for an axis that these do not have.
+  // How many ranks apart neighbours along an axis are, and its degree; degree 0 for an axis that is not in the list.
   struct Stride {
     int ranks, degree;
   };
@@ -57,10 +57,10 @@ class Axes {
   int world_size_ = 1;
 };
 
-// The axes of a run whose world size is a multiple of every degree that the configuration gives: what is left over is
-// data parallelism.
+// The axes of a run. Its world size must be a multiple of every degree that the configuration gives; the quotient is
+// the degree of data parallelism.
 Axes AxesOf(const v1::ParallelConfig& parallel, int world_size);
-// The same with tensor groups of `tensor` ranks.
+// The axes of a run with tensor groups of `tensor` ranks.
 Axes AxesOf(int tensor, int world_size);
 
 }  // namespace zerofleet::coordinator

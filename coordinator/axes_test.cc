@@ -33,7 +33,8 @@ TEST(AxesTest, WithoutTensorParallelismTheDataGroupIsTheView) {
   EXPECT_EQ(axes.Degree(kDataGroup), 3);
 }
 
-// With any number of axes: along each, the groups share no rank and make the view, and a rank is told by its numbers.
+// With any number of axes: along each, the groups are disjoint and make up the view, and a rank is identified by its
+// numbers.
 TEST(AxesTest, EveryAxisDividesTheViewIntoGroups) {
   const Axes axes({{"tensor", 2}, {"context", 3}, {"data", 4}, {"pipeline", 5}});
   ASSERT_EQ(axes.world_size(), 120);

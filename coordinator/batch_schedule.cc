@@ -11,8 +11,8 @@ namespace {
 constexpr int kMostChanges = 1000;
 constexpr int64_t kMostStep = 1'000'000'000'000, kMostBatch = 1'000'000'000;
 
-// Calls visit(first step, first step beyond, sequences of each) for every stretch up to step `end`, until it returns
-// false. Steps are of any type that counts them.
+// Calls visit(first step, first step beyond, sequences per step) for every stretch of steps before `end`, until it
+// returns false. `Number` is any type that counts steps.
 template <typename Number, typename Visit>
 void ForEachStretch(const v1::BatchConfig& batch, Number end, const Visit& visit) {
   Number first = 1;

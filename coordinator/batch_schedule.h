@@ -1,4 +1,4 @@
-// How many sequences a step has: batch.global_sequences, and from given steps on what batch.schedule says.
+// How many sequences a step takes: batch.global_sequences, or from given steps on what batch.schedule says.
 //
 // Where a step begins in the data is the sum of what the steps before it took, so that a change of the batch leaves no
 // sample out and takes none twice.
@@ -12,19 +12,20 @@
 
 namespace zerofleet::coordinator {
 
-// What is wrong with batch.schedule, for one line; empty if nothing is. The others take a batch without errors.
+// What is wrong with batch.schedule, for one line; empty if nothing is. The other functions require a batch without
+// errors.
 std::string ScheduleError(const v1::BatchConfig& batch);
 
-// What a step, counted from 1, takes.
+// The sequences of `step`, which is 1-based.
 int64_t SequencesOf(const v1::BatchConfig& batch, int64_t step);
-// What the steps after `after` up to `step`, which is not before it, take together.
+// The sequences of the steps after `after`, up to and including `step`; `step` >= `after`.
 int64_t SequencesBetween(const v1::BatchConfig& batch, int64_t after, int64_t step);
-// What the first `steps` take together, where that may be more than can be counted.
+// The sequences of the first `steps` steps, as a double, since they may not fit into an integer.
 double SequencesInAll(const v1::BatchConfig& batch, double steps);
-// The number of steps that take so many: a whole one only by chance.
+// How many steps take `sequences`; seldom a whole number.
 double StepsTaking(const v1::BatchConfig& batch, double sequences);
 
-// What the smallest and the largest step there may be take.
+// The sequences of the smallest and of the largest step that there may be.
 int64_t LeastSequences(const v1::BatchConfig& batch);
 int64_t MostSequences(const v1::BatchConfig& batch);
 

@@ -1,4 +1,4 @@
-// Samples without gaps over changes of the batch, and what is no schedule.
+// A change of the batch leaves no gap in the samples, and invalid schedules are refused.
 #include "coordinator/batch_schedule.h"
 
 #include <utility>

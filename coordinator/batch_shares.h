@@ -1,8 +1,8 @@
 // How many ranks may share a step's batch, and in how many micro-batches each.
 //
-// In the order of ranks every rank has as many micro-batches. In the order of samples (reduce.order) the number of
-// ranks changes no bit and need not divide them: a step's micro-batches, its leaves, are dealt out one to each rank in
-// rounds, and in the last round ranks may have none.
+// With `reduce.order: ranks` every rank has the same number of micro-batches. With `reduce.order: samples` the number
+// of ranks changes no bit and need not divide the micro-batches: a step's micro-batches (its leaves) are dealt out in
+// rounds, one to each rank, and in the last round some ranks may have none.
 #ifndef ZEROFLEET_COORDINATOR_BATCH_SHARES_H_
 #define ZEROFLEET_COORDINATOR_BATCH_SHARES_H_
 
@@ -17,13 +17,13 @@ namespace zerofleet::coordinator {
 
 inline bool SumsInSampleOrder(const v1::Config& config) { return config.reduce().order() == "samples"; }
 
-// Micro-batches of all ranks, of a step of so many sequences; or of the largest step.
+// Micro-batches, over all ranks, of a step of `sequences`, or of the largest step.
 inline int64_t LeavesOf(const v1::Config& config, int64_t sequences) {
   return sequences / config.batch().micro_sequences();
 }
 inline int64_t LeavesOf(const v1::Config& config) { return LeavesOf(config, MostSequences(config.batch())); }
 
-// Micro-batches of each rank of a data group of `ranks`, or of those that have most.
+// Micro-batches of each rank of a data group of `ranks`; if they differ, the most that a rank has.
 inline int64_t MicroBatchesOf(const v1::Config& config, int64_t ranks, int64_t sequences) {
   const int64_t leaves = LeavesOf(config, sequences);
   return SumsInSampleOrder(config) ? CeilDivide(leaves, ranks) : leaves / ranks;
@@ -32,9 +32,9 @@ inline int64_t MicroBatchesOf(const v1::Config& config, int64_t ranks) {
   return MicroBatchesOf(config, ranks, MostSequences(config.batch()));
 }
 
-// Where in a batch of `sequences` the micro-batch begins that a rank computes in a round, in sequences. `number` is the
-// rank's in its data group of `ranks`. In the order of samples one that is left without in the last round repeats
-// another's.
+// Where the micro-batch that a rank computes in a round begins in a batch of `sequences`, counted in sequences.
+// `number` is the rank's number in its data group of `ranks`. With `reduce.order: samples` a rank that has none in the
+// last round repeats another's.
 inline int64_t FirstSequenceOf(const v1::Config& config, int64_t ranks, int64_t number, int64_t round,
                                int64_t sequences) {
   const int64_t micro = config.batch().micro_sequences();
@@ -42,7 +42,8 @@ inline int64_t FirstSequenceOf(const v1::Config& config, int64_t ranks, int64_t 
   return number * (sequences / ranks) + round * micro;
 }
 
-// Sequences of a batch of `sequences` that count as rank `number`'s; over the data group they add up to all.
+// How many sequences of a batch of `sequences` count as rank `number`'s; over the data group these add up to
+// `sequences`.
 inline int64_t SequencesOfRank(const v1::Config& config, int64_t ranks, int64_t number, int64_t sequences) {
   if (!SumsInSampleOrder(config)) return sequences / ranks;
   return CeilDivide(std::max<int64_t>(LeavesOf(config, sequences) - number, 0), ranks) *
@@ -54,7 +55,8 @@ inline int64_t RanksInRound(int64_t leaves, int64_t ranks, int64_t round) {
   return std::min(ranks, leaves - round * ranks);
 }
 
-// The part of those ranks' micro-batches that counts: 1, or less where some idle in the last round.
+// The share of the ranks' micro-batches that count, in the largest step: 1, or less if some ranks idle in the last
+// round.
 inline double RoundEfficiency(const v1::Config& config, int64_t ranks) {
   return static_cast<double>(LeavesOf(config)) / static_cast<double>(MicroBatchesOf(config, ranks) * ranks);
 }

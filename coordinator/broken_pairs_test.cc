@@ -1,4 +1,4 @@
-// Whom a set of broken pairs costs.
+// Which ranks are given up for a set of broken pairs.
 #include "coordinator/broken_pairs.h"
 
 #include <gmock/gmock.h>

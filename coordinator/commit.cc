@@ -20,10 +20,11 @@ namespace {
 
 using google::protobuf::util::MessageDifferencer;
 
-// A rank saves only once its last save is committed, so that one commit is under way while the next is written.
+// A rank saves only once its last save is settled, so at most one commit is under way while the next save is written.
 constexpr size_t kMostPendingCommits = 2;
 
-// The digest of the manifest that the run's steps have gone on from; empty: they are its first, or it is not known.
+// The digest of the manifest that the run's steps continue from, its previous commit or what it loaded; empty: there is
+// none, or its digest is not known.
 std::string DigestBefore(const Fleet& fleet) {
   const std::vector<CheckpointCandidate>& candidates = fleet.parameters.candidates;
   return fleet.loading.candidate < candidates.size() ? candidates[fleet.loading.candidate].digest : "";
@@ -52,7 +53,7 @@ int64_t ElementsOf(const v1::CheckpointManifest& manifest) {
   return manifest.tensors().empty() ? 0 : manifest.tensors(manifest.tensors_size() - 1).flat_end();
 }
 
-// Whether this run may save `shard`'s step now. No message makes the coordinator keep more than it needs.
+// Whether this run may save `shard`'s step now. This bounds what messages can make the coordinator keep.
 std::string WhatIsWrongWithTheSave(const Fleet& fleet, const v1::ShardWritten& shard) {
   const v1::Config& config = fleet.parameters.config;
   if (shard.step() < fleet.training.start_step || shard.step() > config.steps()) {
@@ -65,7 +66,7 @@ std::string WhatIsWrongWithTheSave(const Fleet& fleet, const v1::ShardWritten& s
   return absl::StrCat(fleet.saving.commits.size(), " earlier ones are not committed yet");
 }
 
-// What a worker says of its shard is held against what this run is: a manifest is never taken from a worker that trains
+// Compares what a worker says about its shard with this run, so that no manifest is taken from a worker that trains
 // something else.
 std::string WhatIsWrongWithTheShard(const Fleet& fleet, const Member& member, const v1::ShardWritten& shard) {
   const v1::Config& config = fleet.parameters.config;
@@ -97,8 +98,8 @@ absl::Status CheckShard(const Fleet& fleet, const Member& member, const v1::Shar
       absl::StrCat("the shard of step ", shard.step(), " from ", NameOf(member), " was refused: ", wrong));
 }
 
-// Keeps the shard, and its manifest only if it is the first: the others' are the same, and the tables of thousands of
-// ranks would be too much to keep. What the data are, rank 0 tells. False for a duplicate.
+// Keeps the shard, and its manifest only if it is the first: the others are the same, and the tables of thousands of
+// ranks would be too much to keep. Data and environment are taken from rank 0. False for a duplicate.
 bool Keep(PendingCommit& commit, int rank, const v1::ShardWritten& shard) {
   const auto [kept, added] = commit.shards.emplace(rank, shard);
   if (!added) return false;

@@ -6,11 +6,11 @@
 
 namespace zerofleet::coordinator {
 
-// One rank's shard of one step. With the last one the manifest goes out, or the save has failed (failed_save.h). One
-// that is not of this run ends it: another configuration, rank, step, size or part of the state.
+// One rank's shard of one step. With the last shard the manifest is written, or the save has failed (failed_save.h). A
+// shard that does not belong to this run (another configuration, rank, step, size or part of the state) ends the run.
 void OnShardWritten(Fleet& fleet, Member& member, const v1::ShardWritten& shard, double now);
 
-// The manifest is on storage, or is not.
+// The manifest was written, or could not be.
 void OnManifestWritten(Fleet& fleet, const ManifestWritten& written, double now);
 
 }  // namespace zerofleet::coordinator

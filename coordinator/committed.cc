@@ -22,8 +22,8 @@ v1::Event CheckpointEventOf(const ManifestWritten& written, const PendingCommit&
   return event;
 }
 
-// What a recovery goes back to: the newest first, behind those that were found damaged, and as many as there are on
-// storage.
+// Adds the checkpoint to the candidates of a recovery: the newest first, behind those found damaged, and no more than
+// storage keeps.
 void KeepCandidate(Fleet& fleet, const ManifestWritten& written, int64_t bytes) {
   std::vector<CheckpointCandidate>& candidates = fleet.parameters.candidates;
   const auto newest = candidates.begin() + static_cast<std::ptrdiff_t>(fleet.loading.candidate);

@@ -1,5 +1,5 @@
-// What follows from a commit, whenever it succeeds: what a recovery goes back to, the state that must be durable, and
-// what watchers are told.
+// What follows when a commit succeeds: the checkpoint that a recovery goes back to, the durable state, and events for
+// watchers.
 #ifndef ZEROFLEET_COORDINATOR_COMMITTED_H_
 #define ZEROFLEET_COORDINATOR_COMMITTED_H_
 
@@ -7,7 +7,7 @@
 
 namespace zerofleet::coordinator {
 
-// `commit`, which is pending no more, has come to `written`.
+// `commit`, which the caller has removed from the pending ones, has succeeded with `written`.
 void NoteCommitted(Fleet& fleet, const ManifestWritten& written, const PendingCommit& commit);
 
 }  // namespace zerofleet::coordinator

@@ -5,9 +5,9 @@
 
 namespace zerofleet::coordinator {
 
-// A message without maps has one serialization, in one executable.
+// Within one executable, a message without maps has only one serialization.
 std::string ConfigDigest(const v1::Config& config) {
-  // Where the tokenizer lies is each machine's own; its digest says which it is.
+  // The tokenizer's path may differ from machine to machine; its digest identifies it.
   v1::Config known = config;
   if (!config.data().tokenizer_digest().empty()) known.mutable_data()->clear_tokenizer();
   return Digest128(known.SerializeAsString());

@@ -9,8 +9,8 @@
 
 namespace zerofleet::coordinator {
 
-// The largest configuration, complete and as JSON, that a run may have; on the wire it is smaller. It is checked when
-// a configuration is read, and what carries one has room for so much.
+// The largest configuration, complete and as JSON, that a run may have; on the wire it is smaller. It is checked when a
+// configuration is read, and whatever carries one has room for this size.
 inline constexpr int64_t kMostConfigBytes = int64_t{1} << 20;
 
 // 32 hexadecimal digits.

@@ -41,7 +41,8 @@ Coordinator::Coordinator(FleetParameters parameters, double now_seconds) {
 }
 
 std::vector<Output> Coordinator::Step(const CoordinatorEvent& event, double now_seconds) {
-  // A completion whose outputs were dropped because the state before it could not be saved was told to nobody.
+  // If the state could not be saved, the outputs after it were dropped: nobody was told of the completion, so it is
+  // undone.
   const bool undone = fleet_.phase == Phase::kDone && std::holds_alternative<PersistFailed>(event);
   if (undone) fleet_.phase = Phase::kFinishing;
   if (!fleet_.ended()) std::visit([&](const auto& what) { Handle(what, now_seconds); }, event);
@@ -64,9 +65,9 @@ void Coordinator::Handle(const MessageReceived& received, double now) {
   if (message.generation() > fleet_.generation) {
     return FailFleet(fleet_, OlderThanTheFleet(fleet_, NameOf(*member), message.generation()), member->rank);
   }
-  // A spare is in no view: what it says of one it has said in the view that it has left.
+  // A spare is in no view: a failure in a view that it reports belongs to the view that it has left.
   const bool stale = member->state == MemberState::kSpare ? message.failure().in_view() : Stale(message);
-  // Until a member has heard of the next generation it speaks of the last, and is there all the same.
+  // Until a member knows the next generation its messages carry the last one; it is alive all the same.
   if (!stale || fleet_.phase == Phase::kRecovering) member->last_heard = now;
   if (stale) return;
   Dispatch(*member, message, now);
@@ -74,10 +75,10 @@ void Coordinator::Handle(const MessageReceived& received, double now) {
 
 bool Coordinator::Stale(const v1::WorkerMessage& message) {
   if (message.generation() == fleet_.generation) return false;
-  // Sent before the worker could know its generation, and true in any.
+  // These may be sent before the worker knows its generation, and hold in any.
   bool timeless = message.has_heartbeat() || message.has_failure() || message.has_stop_requested();
   if (message.generation() == 0 && (timeless || fleet_.phase == Phase::kForming)) return false;
-  // Heartbeats cross the news of a new generation in every recovery.
+  // In every recovery some heartbeats cross the news of a new generation.
   if (!message.has_heartbeat()) ++fleet_.counters.stale_messages_rejected;
   return true;
 }

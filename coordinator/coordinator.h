@@ -2,8 +2,8 @@
 // with the time, one at a time, and carries the outputs out in order.
 //
 // The life of a run: workers join and agree (rendezvous), get ranks and a generation (view), load a checkpoint
-// (load_phase), train with heartbeats and commits (training, commit, liveness), and end (stop, ending). A coordinator
-// that was started again takes over the fleet of the one before (adoption).
+// (load_phase), train with heartbeats and commits (training, commit, liveness), and end (stop, ending). A restarted
+// coordinator takes over its predecessor's fleet (adoption).
 #ifndef ZEROFLEET_COORDINATOR_COORDINATOR_H_
 #define ZEROFLEET_COORDINATOR_COORDINATOR_H_
 
@@ -37,7 +37,8 @@ class Coordinator {
   void Handle(const StorageLost& lost, double now);
   void Handle(const PersistFailed& failed, double now);
 
-  // True if the message is of a view that is no more, or of none; then it is refused and counted.
+  // True if the message belongs to a view that is over, or to none; it is then ignored and counted (heartbeats are not
+  // counted).
   bool Stale(const v1::WorkerMessage& message);
   void Dispatch(Member& member, const v1::WorkerMessage& message, double now);
 

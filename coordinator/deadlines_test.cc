@@ -1,5 +1,5 @@
-// No state of the coordinator waits for ever: whatever it is in, and whoever is alive and does nothing more, within the
-// limit of that state something is done about it, and the line for people names what was waited for.
+// No state of the coordinator waits forever: whichever members are alive but do nothing more, the coordinator acts
+// within its state's limit, and its message for people names what it waited for.
 //
 // The table below has a row for each state; one that is added without a row makes the last test fail.
 #include <gmock/gmock.h>
@@ -24,9 +24,9 @@ using ::testing::HasSubstr;
 
 constexpr double kForm = 60, kLoad = 90, kHang = 20, kStall = 30, kTickSeconds = 0.5;
 constexpr char kResumed[] = "ckpt/step-1";
-constexpr char kDigest[] = "d4210b58aa6733c203561db1ef2b62c5";  // of the partition of 64 elements over 2 ranks
+constexpr char kDigest[] = "d4210b58aa6733c203561db1ef2b62c5";  // the partition digest of 64 elements over 2 ranks
 
-// Two workers that are alive for ever, and say what they are told to.
+// Two workers that stay alive, and send what a test tells them to.
 class Scene {
  public:
   explicit Scene(uint64_t previous = 0, bool resumes = false) : coordinator_(Parameters(previous, resumes), 0) {}
@@ -82,10 +82,11 @@ class Scene {
     WriteShard(1, ok);
   }
 
-  // What both say four times per heartbeat timeout.
+  // What both workers send, four times per heartbeat timeout.
   std::string beat = "heartbeat { step: 1 }";
 
-  // Time passes, and everybody is alive, until people are told something. How long that took; -1 if it did not happen.
+  // Lets time pass, with both workers alive, until people are told something. Returns how long that took; -1 if it did
+  // not happen.
   double Wait(double limit) {
     told_.clear();
     for (const double began = now_; now_ - began <= limit + 2 * kTickSeconds; now_ += kTickSeconds) {
@@ -95,7 +96,7 @@ class Scene {
     }
     return -1;
   }
-  std::string beat_of_first;  // where rank 0 says something else
+  std::string beat_of_first;  // rank 0's heartbeat, if it differs
 
   const std::string& told() const { return told_; }
   const Fleet& fleet() const { return coordinator_.fleet(); }
@@ -130,10 +131,10 @@ class Scene {
 struct Row {
   const char* state;
   Phase phase;
-  std::optional<PendingCommit::Stage> stage;  // of a save, where one is under way
+  std::optional<PendingCommit::Stage> stage;  // the pending save's, if there is one
   std::function<void(Scene&)> enter;
   double limit;       // seconds
-  const char* named;  // in the line for people
+  const char* named;  // what the message for people must contain
   uint64_t previous = 0;
   bool resumes = false;
 };
@@ -236,7 +237,8 @@ TEST(Deadlines, EveryWaitEndsInTimeAndNamesWhatWasAwaited) {
   }
 }
 
-// Told once, and ended if nothing changes; what gets on, however slowly, is left alone.
+// A standstill is reported once, and ends the run if nothing changes; work that makes progress, however slowly, is left
+// alone.
 TEST(Deadlines, ACommitThatStandsStillEndsTheRunAndOneThatGetsOnDoesNot) {
   Scene scene;
   scene.Save();
@@ -254,7 +256,7 @@ TEST(Deadlines, ACommitThatStandsStillEndsTheRunAndOneThatGetsOnDoesNot) {
 TEST(Deadlines, AReadingThatStandsStillEndsTheRunAndOneThatGetsOnDoesNot) {
   Scene scene(0, /*resumes=*/true);
   scene.FailToLoad();
-  for (int i = 0; i < 5; ++i) {  // longer than all of it may take where it is not judged by its progress
+  for (int i = 0; i < 5; ++i) {  // longer than it may take if its progress is not judged
     scene.Step(StorageProgress());
     EXPECT_EQ(scene.Wait(kStall - 3 * kTickSeconds), -1) << scene.told();
   }
@@ -278,7 +280,7 @@ TEST(Deadlines, AWriteThatGetsOnIsLeftAlone) {
   EXPECT_THAT(scene.told(), HasSubstr("its write of step 1"));
 }
 
-// One whose attempt to connect began just before a coordinator was there again is not given up while it makes the next.
+// A worker whose attempt to connect began just before the coordinator was back is not given up during its next attempt.
 TEST(Deadlines, AWorkerMayMakeTwoWholeAttemptsToComeBack) {
   for (const double heartbeat : {0.1, 2.0, 60.0}) {
     v1::RestartConfig restart;
@@ -289,7 +291,7 @@ TEST(Deadlines, AWorkerMayMakeTwoWholeAttemptsToComeBack) {
 }
 
 TEST(Deadlines, EveryStateHasARow) {
-  std::set<std::string> phases = {Name(Phase::kDone), Name(Phase::kFailed)}, stages;  // nothing is awaited there
+  std::set<std::string> phases = {Name(Phase::kDone), Name(Phase::kFailed)}, stages;  // these await nothing
   for (const Row& row : Rows()) {
     phases.insert(Name(row.phase));
     if (row.stage) stages.insert(Name(*row.stage));
@@ -302,7 +304,7 @@ TEST(Deadlines, EveryStateHasARow) {
   }
 }
 
-// The survivor's collective fails before the coordinator notices who is gone.
+// The survivor's collective fails before the coordinator notices which rank is gone.
 TEST(RankFailures, ARankThatTellsOfALostPeerIsNone) {
   Scene scene;
   scene.Train();

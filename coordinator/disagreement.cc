@@ -1,4 +1,4 @@
-// Evicting the wrong, or nobody; see disagreement.h.
+// Evicting ranks with wrong numbers, or nobody; see disagreement.h.
 #include "coordinator/disagreement.h"
 
 #include <algorithm>
@@ -30,8 +30,8 @@ bool MayReport(const Member& member) { return !member.failed && !member.closed &
 
 int64_t MostReports(const Fleet& fleet) { return std::count_if(fleet.members.begin(), fleet.members.end(), MayReport); }
 
-// The report that more than half of those agree with who are there to report; null if there is none. Whoever finds
-// wrong numbers alone may be the one that has them.
+// A report that more than half of the ranks that can report agree with; null if there is none. A rank that alone finds
+// wrong numbers may be the one that has them.
 const v1::Failure* Majority(const Fleet& fleet, const Verdicts& verdicts) {
   std::map<std::pair<bool, std::set<int>>, std::vector<const v1::Failure*>> same;
   for (const auto& [reporter, report] : verdicts.reports) {
@@ -43,7 +43,7 @@ const v1::Failure* Majority(const Fleet& fleet, const Verdicts& verdicts) {
   return nullptr;
 }
 
-// What people are told where there is no majority.
+// The message for people if there is no majority.
 std::string WithoutMajority(const Fleet& fleet, const Verdicts& verdicts) {
   const int64_t all = MostReports(fleet), reports = std::ssize(verdicts.reports);
   const std::string& first = verdicts.reports.begin()->second.message();
@@ -83,7 +83,7 @@ bool OnDisagreement(Fleet& fleet, const Member& member, const v1::Failure& failu
     fleet.hearing.verdicts = Verdicts{now + kReportHeartbeatTimeouts * fleet.heartbeat_timeout_seconds(), {}};
   }
   fleet.hearing.verdicts->reports.emplace(member.rank, failure);
-  const bool decides = fleet.phase != Phase::kAdopting;  // else the ranks that are away would be given up
+  const bool decides = fleet.phase != Phase::kAdopting;  // deciding then would give up the ranks that are away
   if (decides && std::ssize(fleet.hearing.verdicts->reports) >= MostReports(fleet)) Decide(fleet, now);
   return true;
 }

@@ -1,7 +1,7 @@
-// Ranks have different bits: who is given up, or whether nobody can be.
+// Ranks have different bits: which of them are given up, or whether none can be.
 //
 // Every rank comes to a verdict and reports it, and each should be the same. A rank that computes wrong numbers may
-// come to a wrong one, so no report is taken alone: what most of the ranks say counts.
+// come to a wrong verdict, so no single report is trusted: the majority counts.
 #ifndef ZEROFLEET_COORDINATOR_DISAGREEMENT_H_
 #define ZEROFLEET_COORDINATOR_DISAGREEMENT_H_
 
@@ -9,13 +9,14 @@
 
 namespace zerofleet::coordinator {
 
-// A rank reports what its view has compared (Failure.disagreement). True if that names ranks of the view: with the last
-// report, or after half a heartbeat timeout, those that a majority of the ranks names are lost. Where they call it
-// undecided, or there is no majority, all go back to the last commit, and it counts against each that is named and,
-// without a majority, against each that names. Snapshots may hold what is wrong, and are not used.
+// A rank reports a comparison within its view (Failure.disagreement). True if the report names ranks of the view. With
+// the last report, or after half a heartbeat timeout, the ranks that a majority names are lost. If the majority calls
+// it undecided, or there is no majority, all go back to the last commit, and that counts against each rank that is
+// named and, without a majority, also against each that reported. Snapshots are not used, since they may hold the wrong
+// numbers.
 bool OnDisagreement(Fleet& fleet, const Member& member, const v1::Failure& failure, double now);
 
-// The time for reports may be over.
+// Decides once the time for reports is over.
 void CheckDisagreement(Fleet& fleet, double now);
 
 }  // namespace zerofleet::coordinator

@@ -15,7 +15,7 @@
 namespace zerofleet::coordinator {
 namespace {
 
-constexpr size_t kMostRollbacks = 1000;  // of a run: each Start and the state file hold them all
+constexpr size_t kMostRollbacks = 1000;  // per run: each Start and the state file hold them all
 constexpr size_t kMostCause = 256;       // bytes
 
 SkippedSamples SkippedBy(const Fleet& fleet) {
@@ -28,8 +28,8 @@ std::string TextOf(int64_t step, const std::string& cause) {
   return absl::StrCat("training has diverged at step ", step, ": ", cause);
 }
 
-// Those of this coordinator that the run has not got past. One that is started again, by a person who has changed the
-// learning rate perhaps, may try as often as the one before.
+// The rollbacks of this coordinator's lifetime that have not helped: no commit lies beyond their steps. A restarted
+// coordinator counts from zero, since a person may have changed the learning rate.
 std::vector<std::string> InVain(const Fleet& fleet) {
   std::vector<std::string> texts;
   for (size_t i = fleet.parameters.rollbacks.size(); i < fleet.recovering.rollbacks.size(); ++i) {
@@ -134,7 +134,7 @@ v1::Start StartOf(const Fleet& fleet) {
 void TakeStart(Fleet& fleet, const v1::Start& start) {
   fleet.training.start = start;
   for (const double loss : start.losses()) fleet.training.step_losses.emplace_back(start.step(), loss);
-  // A coordinator that was told to begin anew (--resume none) does not know what the one before it had left out.
+  // A coordinator that was started with --resume none does not know what its predecessor left out.
   SkippedSamples known = SkippedBy(fleet);
   for (const v1::SampleRange& range : start.skipped()) {
     if (known.Place(range.begin(), 0) >= range.end()) continue;
@@ -157,7 +157,7 @@ void NoteLoss(Fleet& fleet, const v1::StepEvent& step) {
 std::string RollbackText(const Fleet& fleet) {
   if (fleet.recovering.rollbacks.empty()) return "";
   const Rollback& last = fleet.recovering.rollbacks.back();
-  if (last.step == 0) return LeftOutText(last);  // no more is known of it
+  if (last.step == 0) return LeftOutText(last);  // nothing else is known about it
   std::string text = TextOf(last.step, last.cause);
   if (last.resumed_step < 0) return text;
   absl::StrAppend(&text, "; went back to step ", last.resumed_step, ", ", LeftOutText(last));

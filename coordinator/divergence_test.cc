@@ -1,4 +1,4 @@
-// What is counted of a divergence: once, however many ranks report it, and whatever follows from it.
+// A divergence is counted once, however many ranks report it, and whatever follows from it.
 #include "coordinator/divergence.h"
 
 #include <google/protobuf/text_format.h>
@@ -47,7 +47,7 @@ class DivergenceTest : public ::testing::Test {
     coordinator.Step(received, 1);
   }
 
-  // Both ranks say so, of the view in which they were.
+  // Both ranks report the divergence of the view that they were in.
   static void Diverge(Coordinator& coordinator, bool in_view, const std::string& kind) {
     const uint64_t generation = coordinator.fleet().generation;
     for (MemberId id : {1, 2}) {

@@ -17,7 +17,7 @@ v1::CoordinatorMessage RefusedMessage(const absl::Status& status) {
   return message;
 }
 
-// Ranks move in step, so they end at one step.
+// Ranks move in lockstep, so all must end at the same step.
 absl::Status SameStep(const Fleet& fleet) {
   const Member& first = fleet.members.front();
   for (const Member& member : fleet.members) {
@@ -28,7 +28,7 @@ absl::Status SameStep(const Fleet& fleet) {
   return absl::OkStatus();
 }
 
-// The step a run would resume from.
+// The step that the run would resume from.
 int64_t KeptStep(const Fleet& fleet) { return std::max(fleet.training.start_step, fleet.saving.last_committed_step); }
 
 v1::Event EndOf(const Fleet& fleet, double now) {

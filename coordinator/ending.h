@@ -14,10 +14,10 @@ void FailFleet(Fleet& fleet, const absl::Status& status, int rank);
 // Tells one session that it has no part in this run, and ends it.
 void RefuseSession(Fleet& fleet, MemberId member, const absl::Status& status);
 
-// A rank is done: all steps, or stopped with its checkpoint.
+// A rank has done all steps, or has stopped with its checkpoint.
 void OnFinished(Fleet& fleet, Member& member, const v1::Finished& finished, double now);
 
-// A checkpoint that waits for a shard of a rank that has finished would wait forever: ends the run instead.
+// Ends the run if a checkpoint waits for the shard of a rank that has finished, which would never come.
 void FailIfAShardCannotCome(Fleet& fleet);
 
 // Ends the run as complete if every rank has finished and no commit is under way.

@@ -1,4 +1,4 @@
-// See environment.h.
+// Comparing environments; see environment.h.
 #include "coordinator/environment.h"
 
 #include <algorithm>

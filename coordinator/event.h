@@ -1,6 +1,7 @@
-// What the coordinator is told: messages of sessions, the passing of time, operators, and results of its own outputs.
+// The coordinator's inputs: messages of sessions, the passing of time, operators' requests, and results of its own
+// outputs.
 //
-// A new thing the outside can tell the coordinator is one more struct here and one more handler in coordinator.cc.
+// To add an input, add a struct here and a handler in coordinator.cc.
 #ifndef ZEROFLEET_COORDINATOR_EVENT_H_
 #define ZEROFLEET_COORDINATOR_EVENT_H_
 
@@ -31,16 +32,16 @@ struct SessionClosed {
 // Time has passed; every wait is judged at this event, so it should be frequent (about every 100 ms).
 struct Tick {};
 
-// An operator, or the process's own signal, asks for an orderly end.
+// An operator, or a signal to this process, requests an orderly end.
 struct StopAsked {
   std::string reason;
 };
 
-// What carrying out a WriteManifest came to.
+// The result of a WriteManifest that succeeded.
 struct CommittedStep {
-  std::string path;                   // of the committed step directory
-  std::vector<std::string> warnings;  // one line each; the commit stands all the same
-  std::string digest = {};            // of the manifest
+  std::string path;                   // the committed step directory
+  std::vector<std::string> warnings;  // one line each; the commit stands despite them
+  std::string digest = {};            // the manifest's digest
 };
 
 // The WriteManifest output for `step` was carried out. The answers come in the order of the outputs.
@@ -48,7 +49,7 @@ struct ManifestWritten {
   int64_t step;
   absl::Status status;
   CommittedStep committed;
-  uint64_t generation;  // of the manifest
+  uint64_t generation;  // the manifest's
 };
 
 // The DiscardSave output was carried out.
@@ -57,22 +58,23 @@ struct SaveDiscarded {
   uint64_t generation;
 };
 
-// The VerifyCheckpoint output was carried out: whether the checkpoint is whole, and the one that was committed.
+// The VerifyCheckpoint output was carried out. `status` says whether the checkpoint is whole and is the one that was
+// committed.
 struct CheckpointVerified {
   std::string path;
   absl::Status status;
 };
 
-// What carries out a WriteManifest, DiscardSave or VerifyCheckpoint has got on with it.
+// A WriteManifest, DiscardSave or VerifyCheckpoint that is being carried out has made progress.
 struct StorageProgress {};
 
-// A person should know this of the run's storage.
+// A person should know this about the run's storage.
 struct StorageNotice {
   std::string message;
-  bool emptied = false;  // the checkpoint directory was removed and made anew: what was committed is gone
+  bool emptied = false;  // the checkpoint directory was removed and created again: the commits are gone
 };
 
-// The run can no longer store anything: its directory is another's.
+// The run can no longer store anything: its directory belongs to another.
 struct StorageLost {
   absl::Status status;
 };

@@ -39,8 +39,8 @@ bool IsBefore(int64_t step, int retry, const v1::ShardWritten& shard) {
   return std::pair(step, retry) < std::pair(int64_t{shard.step()}, int{shard.retry()});
 }
 
-// Others have saved a later step. A rank saves again only once its last save is settled, and what was committed is
-// known: that of `shard` has failed, and this rank alone has not heard of it.
+// Whether others have saved a later step. A rank saves again only once its last save is settled, and commits are known
+// here: so the save of `shard` has failed, and only this rank has not been told.
 bool IsLeftBehind(const Fleet& fleet, const v1::ShardWritten& shard) {
   return !fleet.saving.commits.contains(shard.step()) &&
          fleet.saving.commits.upper_bound(shard.step()) != fleet.saving.commits.end();
@@ -79,7 +79,7 @@ void DiscardFailedSave(Fleet& fleet, int64_t step, double now) {
   found->second.stall_told = false;
   fleet.Emit(DiscardSave{step, found->second.generation}, "the save failed");
   if (found->second.generation == fleet.generation) return;
-  Record(fleet, step, found->second);  // its ranks are in no view any more, and await nothing
+  Record(fleet, step, found->second);  // its view is over, so no rank awaits the outcome
   fleet.saving.commits.erase(found);
 }
 

@@ -11,7 +11,7 @@
 namespace zerofleet::coordinator {
 namespace {
 
-// What a rank may be late without a limit of its own: far more than any step of a healthy run differs from another.
+// How late a rank may be if no limit is configured: far more than steps of a healthy run differ.
 constexpr double kHangHeartbeatTimeouts = 30, kHangSteps = 10;
 
 const v1::GroupProgress* ProgressIn(const Member& member, const std::string& group) {
@@ -32,7 +32,7 @@ std::string Ranks(const std::vector<int>& ranks) {
   return absl::StrCat("ranks ", absl::StrJoin(head, ", "), " and ", ranks.back());
 }
 
-// A group's name and its number among those of that name.
+// A group's name, and its number among the groups of that name.
 using GroupKey = std::pair<std::string, int>;
 
 GroupKey KeyOf(const Fleet& fleet, const Member& member, const std::string& group) {
@@ -48,10 +48,10 @@ bool WaitsElsewhere(const Member& member, const std::string& group) {
 
 struct GroupWait {
   Wait wait;
-  std::vector<int> first;  // the missing that wait for nobody in another group
+  std::vector<int> first;  // those of the missing that wait for nobody in another group
 };
 
-// Adds a member of the group to those who wait or are missing.
+// Adds a member of the group to the waiting or to the missing ranks.
 void Join(const Member& member, GroupWait& group) {
   Wait& wait = group.wait;
   const v1::GroupProgress* progress = ProgressIn(member, wait.group);
@@ -64,12 +64,13 @@ void Join(const Member& member, GroupWait& group) {
   }
 }
 
-// Whether all save behind the last step done, or the one before it, and no rank has told of its shard yet.
+// Whether all ranks are saving after the last step done, or after the one before it, and none has reported its shard
+// yet.
 bool AllAreSaving(const Fleet& fleet) {
   const int64_t every = fleet.parameters.config.checkpoint().every_steps();
   if (every <= 0) return false;
   const int64_t done = fleet.training.last_step_event.step(), due = done / every * every;
-  if (done > due + 1) return false;  // its update waited for no save
+  if (done > due + 1) return false;  // the update of a step this far on waited for no save
   const int64_t settled =
       std::max(fleet.saving.last_committed_step, fleet.saving.failed_save ? fleet.saving.failed_save->step : 0);
   return due > std::max(fleet.training.start_step, settled) && !fleet.saving.commits.contains(due);
@@ -78,8 +79,8 @@ bool AllAreSaving(const Fleet& fleet) {
 }  // namespace
 
 std::optional<Wait> FindWait(const Fleet& fleet) {
-  std::map<GroupKey, GroupWait> waits;  // the furthest of each group
-  std::set<std::string> groups;         // their names
+  std::map<GroupKey, GroupWait> waits;  // each group's furthest
+  std::set<std::string> groups;         // the groups' names
   for (const Member& member : fleet.members) {
     for (const v1::GroupProgress& progress : member.progress) {
       if (progress.sequence() <= progress.completed()) continue;
@@ -121,8 +122,8 @@ double HangLimit(const Fleet& fleet) {
                   kHangSteps * fleet.training.last_step_event.seconds());
 }
 
-// Storage that is slow for one rank makes the others wait in the collective after the save, or in that after the update
-// which a streamed save holds back, where no shard may be written yet.
+// If storage is slow for one rank, the others wait in the collective after the save, or in the one after the update
+// that a streamed save holds back, at a time when no shard may be written yet.
 bool IsSaving(const Fleet& fleet, int rank) {
   return AllAreSaving(fleet) || std::any_of(fleet.saving.commits.begin(), fleet.saving.commits.end(),
                                             [rank](const auto& entry) { return !entry.second.shards.contains(rank); });

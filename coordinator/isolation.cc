@@ -13,8 +13,8 @@
 namespace zerofleet::coordinator {
 namespace {
 
-// A worker beats four times per heartbeat timeout, so who is alive has been heard in the last half of it. Members fall
-// silent up to a beat apart when the network does.
+// In heartbeat timeouts. A worker beats four times per timeout, so a live one has been heard in the last half of it.
+// Members fall silent up to a beat apart when the network does.
 constexpr double kLately = 0.5;
 
 bool IsExpectedToSpeak(const Member& member) {
@@ -42,7 +42,7 @@ void GiveUpSilentSpares(Fleet& fleet, double now) {
   fleet.spares.EraseIf(is_silent);
 }
 
-// Ranks of a view, which go on in it.
+// Awaits the ranks of a view that trains; they go on in it.
 void AwaitRanks(Fleet& fleet) {
   BeginAwaiting(fleet);
   for (Member& member : fleet.members) {
@@ -52,11 +52,11 @@ void AwaitRanks(Fleet& fleet) {
   }
 }
 
-// Members of a view that does not train yet, or of none, who join again.
+// Awaits members that are in no view, or in one that does not train yet; they join again.
 void AwaitWorkers(Fleet& fleet) {
   for (Member& member : fleet.members.TakeAll()) {
     GiveUp(fleet, member.id);
-    v1::Event event;  // whose process is another's child may be hung, and is replaced
+    v1::Event event;  // makes a launcher replace its own worker, which may be hung
     event.mutable_lost()->set_rank(member.rank);
     event.mutable_lost()->set_host(member.hello.host());
     event.mutable_lost()->set_pid(member.hello.pid());
@@ -76,7 +76,7 @@ double SilenceLimit(const Fleet& fleet, const Member& member) {
 }
 
 Silence SilenceNow(const Fleet& fleet, double now) {
-  // Whoever has not begun to beat says nothing by its silence, unless nobody has.
+  // The silence of a member that has not begun to beat counts only if no member has begun.
   bool any = false, all = true, any_beats = false, all_that_beat = true;
   for (const Member& member : fleet.members) {
     if (!IsExpectedToSpeak(member)) continue;
@@ -92,7 +92,7 @@ Silence SilenceNow(const Fleet& fleet, double now) {
   return (any_beats ? all_that_beat : all) ? Silence::kOfAll : Silence::kUnclear;
 }
 
-// Not as members' silences go, which count anew whenever something is asked of all.
+// This does not use the members' last_heard, which is reset whenever all are sent a request.
 bool HearsAnybody(const Fleet& fleet, double now) {
   return now - fleet.hearing.heard_at <= kLately * fleet.heartbeat_timeout_seconds();
 }
@@ -121,7 +121,7 @@ void BecomeIsolated(Fleet& fleet, double now) {
 
 void AwaitSpare(Fleet& fleet, const Member& spare) {
   KeepSeat(fleet, spare);
-  const MemberId id = spare.id;  // which goes with the spare
+  const MemberId id = spare.id;  // a copy, since Erase destroys the spare
   fleet.Emit(BreakSession{id}, "nobody is heard: this spare may come back");
   fleet.spares.Erase(id);
 }

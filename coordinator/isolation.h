@@ -1,9 +1,9 @@
-// Silence of all: the coordinator takes itself to be cut off, and not every worker to be lost at one time.
+// If nobody is heard, the coordinator assumes that it is cut off itself, not that all workers are lost at once.
 //
-// It then behaves as after its own crash, and nobody is charged. Sessions are given up, in a way that tells workers to
-// connect again, spares as ranks. The ranks of a view are away (away.h) and train on; they come back as to a
-// coordinator that was started again (adoption.h), and ranks that stay away are lost. Where no view trains, the members
-// join again, and get the ranks that they had in the last one.
+// It then behaves as after its own crash, and nothing counts against any rank. Sessions, those of spares too, are
+// broken off so that workers reconnect. The ranks of a view are away (away.h) and train on; they come back as to a
+// restarted coordinator (adoption.h), and ranks that stay away are lost. If no view trains, the members join again, and
+// get the ranks that they had in the last one.
 #ifndef ZEROFLEET_COORDINATOR_ISOLATION_H_
 #define ZEROFLEET_COORDINATOR_ISOLATION_H_
 
@@ -13,39 +13,41 @@
 
 namespace zerofleet::coordinator {
 
-// How long this member may be silent. Before its first heartbeat it may be busy loading or opening data.
+// How long this member may be silent, in seconds. Before its first heartbeat it may be busy loading or opening data.
 double SilenceLimit(const Fleet& fleet, const Member& member);
 
-// Who may be to blame, where somebody is silent.
+// Who may be to blame when somebody is silent.
 enum class Silence {
-  kOfSome,  // others are heard: those who are silent
-  kOfAll,   // nobody is heard: this coordinator
-  kUnclear  // nobody is heard lately, and not of everybody for long enough
+  kOfSome,  // others are heard, so the silent ones are to blame
+  kOfAll,   // nobody is heard, so this coordinator is cut off
+  kUnclear  // nobody was heard lately, but not everybody's limit has passed
 };
 Silence SilenceNow(const Fleet& fleet, double now);
 
-// A message has come lately, of whomever.
+// Whether any message, from anybody, has arrived lately.
 bool HearsAnybody(const Fleet& fleet, double now);
 
-// Gives up all sessions but those of spares that are heard.
+// Gives up all sessions except those of spares that are heard.
 void BecomeIsolated(Fleet& fleet, double now);
 
-// A spare's session has ended while nobody is heard: it is not lost, and may come back.
+// A spare's session has ended while nobody is heard: the spare is not lost, and may come back.
 void AwaitSpare(Fleet& fleet, const Member& spare);
 
-// This process was a spare before nobody was heard, and is to be one again: a place is for the rank that had it.
+// Whether this process was a spare before the silence, and so is to be one again: places are kept for the ranks that
+// had them.
 bool WasASpare(const Fleet& fleet, const std::string& incarnation);
 
-// Gives up sessions of spares that have fallen silent since, before anybody is heard who would have them lost.
+// Gives up sessions of spares that have fallen silent since, before somebody is heard and they would count as lost.
 void ContinueIsolation(Fleet& fleet, double now);
 
-// Somebody is heard, of whatever: the others have from here on as long to come back as after a restart.
+// Somebody is heard, with any message: from here on the others have as long to come back as after a restart.
 void EndIsolation(Fleet& fleet, double now);
 
-// The session is one that was given up, whose messages still arrive: a stream that came back to life, to end at once.
+// Whether the session was given up. Its messages may still arrive, from a stream that came back to life and is about to
+// end.
 inline bool IsGivenUp(const Fleet& fleet, MemberId id) { return fleet.hearing.given_up.contains(id); }
 
-// Places of a recovery for which nobody has come back are the spares'.
+// Gives spares the places of a recovery for which nobody has come back in time.
 void CheckIsolation(Fleet& fleet, double now);
 
 }  // namespace zerofleet::coordinator

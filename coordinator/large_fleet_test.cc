@@ -1,4 +1,4 @@
-// What a fleet of many members is told: as much for each of them, however many there are.
+// The bytes and the work per member do not grow with the size of the fleet.
 #include <google/protobuf/text_format.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 
 constexpr int kRanksPerNode = 8;
 
-std::atomic<int64_t> allocations = 0;  // of this program
+std::atomic<int64_t> allocations = 0;  // this program's allocations
 
 class LargeFleet {
  public:
@@ -55,7 +55,7 @@ class LargeFleet {
   void Pass(double seconds) { now_ += seconds; }
   const Fleet& fleet() const { return coordinator_.fleet(); }
 
-  // Bytes of all messages since the last call that `wanted` takes, and how many there were.
+  // The total bytes and the number of messages since the last call that `wanted` accepts.
   template <typename Wanted>
   std::pair<size_t, size_t> Sent(Wanted wanted) const {
     std::pair<size_t, size_t> sent;
@@ -99,7 +99,7 @@ TEST(LargeFleetTest, AMemberIsToldAsMuchInALargerView) {
   const auto [large_bytes, large_count] = large.Sent(kAssignments);
   EXPECT_EQ(small_count, 200u);
   EXPECT_EQ(large_count, 2000u);
-  EXPECT_LT(large_bytes / large_count, small_bytes / small_count + 16);  // numbers of ranks have more digits
+  EXPECT_LT(large_bytes / large_count, small_bytes / small_count + 16);  // rank numbers have more digits
   const auto [bytes, count] = large.Sent(kAnything);
   EXPECT_EQ(count, 4u * 2000);  // Welcome, Assignment, Load, Start
   EXPECT_LT(bytes / 2000, 400u);
@@ -114,7 +114,7 @@ TEST(LargeFleetTest, ALossIsToldInAFewBytes) {
   fleet.Feed(SessionClosed{1000, "stream reset"});
   EXPECT_EQ(fleet.fleet().phase, Phase::kRecovering);
   const auto [bytes, count] = fleet.Sent(kAnything);
-  EXPECT_EQ(count, 1000u);  // Regroup, and one that is refused
+  EXPECT_EQ(count, 1000u);  // Regroup for all but one, which is refused
   EXPECT_LT(bytes / count, 300u);
   for (const Output& output : fleet.outputs()) {
     const auto* send = std::get_if<SendTo>(&output.action);
@@ -141,7 +141,7 @@ TEST(LargeFleetTest, ManyLossesAtOnceAreOneLine) {
   EXPECT_LT(fleet.fleet().recovering.current->cause.size(), 400u);
 }
 
-// What N sessions that end one after another take grows as N does: a rack that loses power is many losses.
+// The work for N sessions that end one after another is proportional to N: a rack that loses power is many losses.
 TEST(LargeFleetTest, ALossTakesNoLongerInALargerFleet) {
   const auto allocations_of_losses = [](int members) {
     LargeFleet fleet(members);
@@ -149,7 +149,7 @@ TEST(LargeFleetTest, ALossTakesNoLongerInALargerFleet) {
       fleet.Feed(SessionClosed{static_cast<MemberId>(id), "stream reset"});
       fleet.outputs().clear();
     };
-    end(members);  // the whole view is told of the first
+    end(members);  // the first loss is announced to the whole view
     const int64_t before = allocations;
     for (int id = members - 1; id > members / 2; --id) end(id);
     EXPECT_EQ(fleet.fleet().members.size(), static_cast<size_t>(members) / 2);
@@ -161,7 +161,7 @@ TEST(LargeFleetTest, ALossTakesNoLongerInALargerFleet) {
   EXPECT_LT(in_large, 1.1 * in_small);
 }
 
-// The records of all ranks together have a bound, and each rank's newest entries are kept.
+// The records of all ranks together are bounded, and each rank's newest entries are kept.
 TEST(LargeFleetTest, FlightRecordsHaveABound) {
   constexpr int kMembers = 300, kEntries = 256;
   LargeFleet fleet(kMembers);

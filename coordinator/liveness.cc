@@ -23,11 +23,11 @@ namespace {
 
 constexpr char kHeartbeatTimeout[] = "heartbeat_timeout";
 
-// Clients give a connection up on which nothing has come for 10 to 20 s (services/rpc/grpc_common.h).
+// Clients give up a connection on which nothing has arrived for 10 to 20 s (services/rpc/grpc_common.h).
 constexpr double kConnectionsLast = 10;
 
-// The ranks that are there and do not come where the others have been waiting for too long: to a collective, or to the
-// end. One that is saving has the time that a fleet may take to form, from the last byte on that it has written.
+// The ranks that are alive but for which the others have waited too long in a collective or at the end. A rank that is
+// saving has, from its last written byte on, the time that a fleet may take to form.
 std::vector<MemberId> Hung(const Fleet& fleet, const std::optional<Wait>& wait, double now) {
   std::vector<MemberId> hung;
   if (!wait && fleet.phase != Phase::kFinishing) return hung;
@@ -51,7 +51,8 @@ bool ExplainedByAPeer(absl::StatusCode code) {
          code == absl::StatusCode::kDeadlineExceeded;
 }
 
-// A configuration or data that one process cannot use is no better for its replacement; what it alone kept is.
+// A replacement does not help against a configuration or data that a process cannot use, but does against damage to
+// what only that process keeps.
 bool MayRecover(const Fleet& fleet, const absl::Status& failure, bool own_storage) {
   const bool restarts = fleet.phase != Phase::kForming && fleet.parameters.config.restart().max_per_rank() > 0;
   const int code = ExitCode(failure);
@@ -68,23 +69,23 @@ void LoseSilentSpare(Fleet& fleet, double now) {
   }
 }
 
-// The session ends when nobody is heard, as those of a network that has failed do, and not that of one process which
-// has ended. One member alone shows nothing of that. Or it ends after this coordinator has stood still for so long that
-// clients have given their connections up.
+// Whether the session ends at a time when nobody is heard, which points to a failed network and not to one process that
+// has ended (with a single member there is no telling), or after this coordinator stood still for so long that clients
+// have given up their connections.
 bool EndsInASilenceOfAll(const Fleet& fleet, const Member& member, double now) {
   const bool counts = fleet.phase != Phase::kForming && member.state != MemberState::kSpare && !member.failed;
   const bool trains = fleet.phase == Phase::kTraining || fleet.phase == Phase::kFinishing;
-  const bool late = now < fleet.hearing.late_until && trains && !fleet.hearing.suspicion;  // whom a loss may explain
+  const bool late = now < fleet.hearing.late_until && trains && !fleet.hearing.suspicion;  // a loss may explain it
   return counts && (late || (fleet.members.size() > 1 && SilenceNow(fleet, now) != Silence::kOfSome));
 }
 
-// The same of a spare, of which alone nothing follows for the others.
+// The same for a spare, whose end concerns no other member.
 bool EndsWhileNobodyIsHeard(const Fleet& fleet, const Member& member, double now) {
   const bool counts = fleet.phase != Phase::kForming && member.state == MemberState::kSpare;
   return counts && (now < fleet.hearing.late_until || !HearsAnybody(fleet, now));
 }
 
-// Those that were told to leave a lost view and have not come back from it.
+// Members that were told to leave a lost view and have not sent Ready since.
 std::vector<MemberId> NotLeaving(const Fleet& fleet, double now) {
   std::vector<MemberId> late;
   for (const Member& member : fleet.members) {
@@ -95,14 +96,14 @@ std::vector<MemberId> NotLeaving(const Fleet& fleet, double now) {
   return late;
 }
 
-// Nobody's loss has explained the failure. Where ranks have said whom they could not reach, one of each such pair is
-// given up: the same two would not reach each other in the next view, either.
+// No loss has explained the failure. If ranks have said whom they could not reach, one rank of each such pair is given
+// up, since the two would not reach each other in the next view, either.
 void Conclude(Fleet& fleet, const Suspicion& suspicion, double now) {
   std::vector<MemberId> lost;
   for (const int rank : CoverOf(suspicion.pairs)) lost.push_back(fleet.members[rank].id);
   const bool replaces = fleet.parameters.config.restart().max_per_rank() > 0;
   if (lost.empty() || !replaces) {
-    const Suspicion copy = suspicion;  // which the next generation forgets
+    const Suspicion copy = suspicion;  // a copy, since the next generation resets it
     if (!copy.counted) ++fleet.counters.rank_failures["reported"];
     return BreakView(fleet, copy.status, {copy.rank}, now);
   }
@@ -116,8 +117,8 @@ void NoteBrokenPair(Fleet& fleet, const Member& member, const v1::Failure& failu
   fleet.hearing.suspicion->pairs.insert(PairOf(member.rank, other));
 }
 
-// Nobody has entered the view or loaded for as long as loading may take: those that others wait for are lost.
-// If all are awaited, none can be told from the others, and it counts against each.
+// If nobody has entered the view or loaded for as long as loading may take, the ranks that are awaited are lost. If all
+// are awaited, no one rank is to blame, and it counts against each.
 void CheckLoading(Fleet& fleet, double now) {
   const double limit = fleet.load_timeout_seconds();
   if (fleet.phase != Phase::kLoading || now - fleet.loading.progress <= limit) return;
@@ -140,8 +141,8 @@ void CheckLoading(Fleet& fleet, double now) {
   BreakView(fleet, absl::UnavailableError(absl::StrCat("no rank has ", text)), ranks, now);
 }
 
-// Nobody waits for another, and nobody gets on: what they all read, or the machine, hangs. None can be told from the
-// others, so people are told.
+// No rank waits for another, and none makes progress: what they all read, or the machine, hangs. No one rank is to
+// blame, so people are told.
 void TellStandstill(Fleet& fleet, double now) {
   const double limit = std::max(HangLimit(fleet), fleet.form_timeout_seconds());
   double since = fleet.training.standstill_told;
@@ -187,11 +188,11 @@ void ForgiveOwnDelay(Fleet& fleet, double now) {
 
 void CheckLiveness(Fleet& fleet, double now) {
   std::vector<MemberId> silent;
-  bool stuck = false;  // no rank waits for longer than the one that has stood still the longest
+  bool stuck = false;  // some rank has stood still for the limit; before that, no wait can exceed it
   const double hang_limit = HangLimit(fleet);
   for (const Member& member : fleet.members) {
     stuck = stuck || now - member.progress_since > hang_limit;
-    if (member.state == MemberState::kFinished || member.failed) continue;  // it waits for the others; it has left
+    if (member.state == MemberState::kFinished || member.failed) continue;  // done and waiting; has left
     if (now - member.last_heard > SilenceLimit(fleet, member)) silent.push_back(member.id);
   }
   if (!silent.empty()) {
@@ -240,7 +241,7 @@ void OnSessionClosed(Fleet& fleet, Member& member, const std::string& cause, dou
     fleet.spares.Erase(id);
     return;
   }
-  if (member.failed) {  // it said why before it went
+  if (member.failed) {  // it has reported why
     member.closed = fleet.hearing.some_have_left = true;
     return;
   }
@@ -257,7 +258,8 @@ void OnFailure(Fleet& fleet, Member& member, const v1::Failure& failure, double 
   if (!ExplainedByAPeer(status.code()) && MayRecover(fleet, status, failure.own_storage())) {
     return LoseMembers(fleet, {member.id}, failure.message(), "reported", now);
   }
-  // One that is still in the view tells of a peer: if nobody is lost soon, it is the failure after all.
+  // A rank that is still in the view reports a peer's failure: if nobody is lost soon, its report is the failure after
+  // all.
   const bool tells = failure.in_view() && fleet.phase != Phase::kForming && ExplainedByAPeer(status.code());
   if (!tells) ++fleet.counters.rank_failures["reported"];
   if (fleet.phase == Phase::kForming || !ExplainedByAPeer(status.code())) {

@@ -31,7 +31,7 @@ std::string CandidatePath(const Fleet& fleet) {
   return HasCandidate(fleet) ? fleet.parameters.candidates[fleet.loading.candidate].path : "";
 }
 
-// Nothing where there is none.
+// Sets nothing if there is no candidate.
 void SetCandidate(const Fleet& fleet, v1::Load& load) {
   if (!HasCandidate(fleet)) return;
   const CheckpointCandidate& candidate = fleet.parameters.candidates[fleet.loading.candidate];
@@ -45,12 +45,14 @@ int64_t StepToLoad(const Fleet& fleet) {
   return HasCandidate(fleet) ? fleet.parameters.candidates[fleet.loading.candidate].step : 0;
 }
 
-// The stored bytes are at fault, and an older checkpoint may be whole; a mismatch with the configuration is not that.
+// Whether the stored bytes are at fault, so that an older checkpoint may be whole; a mismatch with the configuration is
+// not damage.
 bool IsDamage(absl::StatusCode code) {
   return code == absl::StatusCode::kDataLoss || code == absl::StatusCode::kNotFound;
 }
 
-// So it may be, or one reader's memory, mount or disk is (EIO and ESTALE are ResourceExhausted): another must look.
+// Whether the bytes, or only this reader's memory, mount or disk, may be at fault (EIO and ESTALE are
+// ResourceExhausted): another must read it.
 bool MayBeTheReaders(absl::StatusCode code) { return IsDamage(code) || code == absl::StatusCode::kResourceExhausted; }
 
 // The fleet's figures go back to the step that was loaded.
@@ -68,8 +70,8 @@ void ReturnTo(Fleet& fleet, int64_t step) {
   fleet.counters.lost_step_seconds += LoseStepsAfter(fleet, step);
 }
 
-// The run will reach their steps again. The state no longer names them when they go: else a coordinator that was lost
-// right after would miss them at its next start.
+// Sets damaged checkpoints aside, since the run will reach their steps again. The state stops naming them first: a
+// coordinator that is lost in between would otherwise miss them at its next start.
 void SetBadOnesAside(Fleet& fleet) {
   std::vector<CheckpointCandidate>& candidates = fleet.parameters.candidates;
   const auto good = candidates.begin() + static_cast<std::ptrdiff_t>(fleet.loading.candidate);
@@ -141,7 +143,7 @@ void AskToLoad(Fleet& fleet, double now) {
   }
 }
 
-// The rank's own part is damaged, and somebody has a copy of it: it loads that. The others have nothing to do with it.
+// If the rank's own part is damaged and another worker has a copy, the rank loads that; the others are not involved.
 bool TakesTheCopy(Fleet& fleet, const Member& member, const v1::Failure& failure, double now) {
   std::string& holder = fleet.loading.snapshot->holders[member.rank];
   const std::string& copy = fleet.loading.snapshot->copies[member.rank];
@@ -197,7 +199,7 @@ void FallBackOrFail(Fleet& fleet, const Member& member, const absl::Status& verd
   ++fleet.counters.checkpoint_verify_failures;
   bool last = fleet.loading.candidate + 1 >= fleet.parameters.candidates.size();
   if (last && HasLateCommit(fleet)) {
-    ++fleet.loading.candidate;  // behind it
+    ++fleet.loading.candidate;  // so that the late commit goes behind the damaged one
     RegroupAll(fleet, absl::StrCat(text, "; a newer one was committed meanwhile"), now);
     return SettleLateAnswers(fleet);
   }
@@ -240,7 +242,7 @@ void OnLoadResult(Fleet& fleet, Member& member, const v1::LoadResult& result, do
   const bool awaited = fleet.loading.snapshot
                            ? MessageDifferencer::Equals(result.snapshot(), fleet.loading.snapshot->id)
                            : !result.has_snapshot() && result.path() == CandidatePath(fleet);
-  if (!awaited) return;  // of a candidate given up
+  if (!awaited) return;  // it is about a candidate that was given up
   if (result.ok()) {
     const std::string& initial = result.initial_xxh3_128();
     if (fleet.loading.initial.empty()) fleet.loading.initial = initial;
@@ -272,7 +274,7 @@ void OnVerified(Fleet& fleet, const CheckpointVerified& verified, double now) {
   for (const Member& member : fleet.members) {
     if (!member.load_failure.ok()) failed.push_back(member.id);
   }
-  if (failed.empty()) return;  // lost in the meantime, and who came instead has not said so
+  if (failed.empty()) return;  // those that could not load are lost by now, and their replacements have not failed to
   if (verified.path != CandidatePath(fleet)) return Verify(fleet, now);
   const Member& first = *fleet.Find(failed.front());
   const std::string text = LoadFailureText(fleet, first);

@@ -7,24 +7,25 @@
 
 namespace zerofleet::coordinator {
 
-// Asks every rank to load the snapshot, or the current candidate (neither where there is none: initialise from the
-// seed).
+// Requests every rank to load the snapshot, or the current candidate; without either, to initialise from the seed.
 void BeginLoad(Fleet& fleet, double now);
 
-// Publishes the Start event; `told` is any member that knows the model's size.
+// Publishes the Start event; `told` is any member that has reported the model's size.
 void PublishStart(Fleet& fleet, const Member& told, bool resumed);
 
-// One rank's answer. All good: training starts. A snapshot that one cannot load makes way for the candidate, with a
-// notice. A checkpoint that one cannot read is read by the coordinator, which then judges; the others wait. Other
-// failures fail the run as they are.
+// One rank's answer to Load. Once all ranks have loaded, training starts. If a rank cannot load the snapshot, and no
+// other worker has a copy, the candidate is loaded instead, with a notice. If a rank cannot read a checkpoint, the
+// coordinator reads it and then decides (OnVerified), while the others wait. Other failures fail the run.
 void OnLoadResult(Fleet& fleet, Member& member, const v1::LoadResult& result, double now);
 
-// What the coordinator has read itself. Whole: those who could not load it are lost. Damaged: the candidate before,
-// where falling back is allowed and one is left, with a notice that names the bad file; else the run fails. If it
-// cannot be read here either, storage is at fault, and the run ends: nothing is known against the checkpoint.
+// The coordinator has read the checkpoint itself. If it is whole, the ranks that could not load it are lost. If it is
+// damaged, the next older candidate is loaded, with a notice that names the bad file; the run fails if none is left or
+// falling back is not allowed. If the coordinator cannot read it either, storage is at fault and the run ends, since
+// the checkpoint may be whole.
 void OnVerified(Fleet& fleet, const CheckpointVerified& verified, double now);
 
-// Ends the run if that takes longer than any storage does, where it is not judged by how it gets on (save_stalls.h).
+// Ends the run if the coordinator's reading takes longer than any storage would, unless save_stalls.h judges it by its
+// progress.
 void CheckVerification(Fleet& fleet, double now);
 
 }  // namespace zerofleet::coordinator

@@ -9,7 +9,7 @@
 namespace zerofleet::coordinator {
 namespace {
 
-constexpr size_t kMostHistory = 12;  // losses told in one line
+constexpr size_t kMostHistory = 12;  // the most losses in one message
 
 template <typename Predicate>
 int64_t CountOf(const std::unordered_map<int, std::vector<int64_t>>& steps, int rank, Predicate counts) {

@@ -1,4 +1,4 @@
-// The ranks that a run has lost: for the restart budget, and for the line that a run out of restarts ends with.
+// The ranks that a run has lost: for the restart budget, and for the message with which a run that has used it up ends.
 #ifndef ZEROFLEET_COORDINATOR_LOSSES_H_
 #define ZEROFLEET_COORDINATOR_LOSSES_H_
 
@@ -12,7 +12,7 @@ namespace zerofleet::coordinator {
 
 struct RankLoss {
   int rank;      // -1: a spare
-  int64_t step;  // completed by then; -1: it was not training
+  int64_t step;  // steps completed by then; -1: the rank was not training
   std::string text;
 };
 
@@ -20,19 +20,19 @@ class Losses {
  public:
   void Add(RankLoss loss);
   size_t size() const { return losses_.size(); }
-  const RankLoss& operator[](size_t at) const { return losses_[at]; }  // in their order
+  const RankLoss& operator[](size_t at) const { return losses_[at]; }  // in order of their loss
 
-  // How often this rank was lost at this step or later; one that was not training counts as at step 0. Both look at
-  // that rank's alone.
+  // How often this rank was lost at `step` or later; a loss outside training counts as at step 0. Since and At take
+  // time in proportion to that rank's losses only.
   int64_t Since(int rank, int64_t step) const;
-  // How often it was lost at exactly this step.
+  // How often this rank was lost at exactly `step`.
   int64_t At(int rank, int64_t step) const;
-  // "3 losses: " and the newest of them, oldest first.
+  // "3 losses: " and the texts of the newest, oldest first.
   std::string Text() const;
 
  private:
   std::vector<RankLoss> losses_;
-  std::unordered_map<int, std::vector<int64_t>> steps_;  // by rank
+  std::unordered_map<int, std::vector<int64_t>> steps_;  // by rank: the steps of its losses
 };
 
 }  // namespace zerofleet::coordinator

@@ -17,31 +17,31 @@ enum class MemberState { kSpare, kJoined, kReady, kLoading, kTraining, kFinished
 
 const char* Name(MemberState state);
 
-// Ids from here on are of ranks without a session; no session gets one.
+// Ids from here on belong to ranks without a session; no session gets one.
 inline constexpr MemberId kAwayIds = MemberId{1} << 63;
 
 struct Member {
   MemberId id = 0;
   MemberState state = MemberState::kJoined;
-  int rank = -1;    // -1 until assigned; one that joins a recovery has the place it takes at once
-  v1::Hello hello;  // of an adopted view: until it is back, only its host and process id, or nothing
+  int rank = -1;    // -1 until assigned; a member that joins a recovery gets its rank at once
+  v1::Hello hello;  // in an adopted view, until the rank is back: only its host and process id, or nothing
   v1::Ready ready;
   int64_t step = 0;
-  double last_heard = 0;               // seconds, of any message
-  std::optional<v1::Entered> entered;  // what it said on entering the view
-  absl::Status load_failure;           // why it cannot load the candidate, until the coordinator has read that itself
-  bool heartbeats = false;             // has sent one, so its silence is judged by the heartbeat timeout
+  double last_heard = 0;               // seconds: its last message
+  std::optional<v1::Entered> entered;  // what it sent on entering the view
+  absl::Status load_failure;           // why it cannot load the candidate, until the coordinator has read that
+  bool heartbeats = false;             // it has sent one, so its silence is judged by the heartbeat timeout
   std::vector<v1::GroupProgress> progress;
   double progress_since = 0;             // when `progress` last changed
-  v1::Pace pace;                         // in this view
+  v1::Pace pace;                         // its pace in this view
   std::optional<v1::SaveProgress> save;  // the write in progress, if there is one
   double save_since = 0;                 // when `save` last changed
-  int64_t samples_consumed = 0;          // by what it has loaded
-  double leaves_by = 0;  // seconds: until then it must have left the view that is lost; 0: it was in none
+  int64_t samples_consumed = 0;          // the data cursor of what it has loaded
+  double leaves_by = 0;  // seconds: the time by which it must have left the lost view; 0: it was in none
   bool finished_early = false;
-  bool failed = false;     // has reported an error it cannot go on from: it leaves, and is not lost by that
+  bool failed = false;     // it reported an error from which it cannot continue: it leaves, and that is no loss
   bool closed = false;     // its session has ended, after it had finished
-  bool came_back = false;  // it has come from the coordinator before
+  bool came_back = false;  // its Hello had a Rejoin: it was in the fleet before
   v1::RankReport report;
 };
 
@@ -49,7 +49,7 @@ struct Member {
 std::string NameOf(const Member& member);
 // "host b, pid 12", or "host pod-b, node b, pid 12" where the host is a part of a node
 std::string PlaceOf(const v1::Hello& hello);
-// The machine that it is on.
+// The name of the machine that the worker is on.
 const std::string& NodeNameOf(const v1::Hello& hello);
 
 }  // namespace zerofleet::coordinator

@@ -1,4 +1,4 @@
-// Keeping the index beside the list; see member_list.h.
+// Keeping the indices in step with the list; see member_list.h.
 #include "coordinator/member_list.h"
 
 #include <iterator>

@@ -1,7 +1,7 @@
-// Members in an order, and the ways to find one of them without looking at all.
+// An ordered list of members, with ways to find one of them without a scan.
 //
-// A fleet may have thousands of members, each of which says something several times a second, and may lose them one by
-// one: what happens with every message or loss must not grow with their number. What happens once a view or a tick may.
+// A fleet may have thousands of members, each of which sends several messages a second, and may lose them one by one:
+// the work per message or per loss must not grow with their number. The work per view or per tick may.
 #ifndef ZEROFLEET_COORDINATOR_MEMBER_LIST_H_
 #define ZEROFLEET_COORDINATOR_MEMBER_LIST_H_
 
@@ -30,7 +30,7 @@ class MemberList {
   iterator end() { return members_.end(); }
   const_iterator begin() const { return members_.begin(); }
   const_iterator end() const { return members_.end(); }
-  // In constant time, but for the first time after a change of the list.
+  // Takes constant time, except the first time after a change of the list.
   Member& operator[](size_t at) { return *Place(at); }
   const Member& operator[](size_t at) const { return *Place(at); }
   const Member& front() const { return members_.front(); }
@@ -40,24 +40,24 @@ class MemberList {
 
   // Null if there is none.
   Member* Find(MemberId id);
-  // The member whose process said this of itself in its Hello; the newest, if several did.
+  // The member whose Hello had this incarnation; the newest, if several had it.
   Member* FindProcess(const std::string& incarnation);
 
-  // Whether all are in this state. Takes constant time per change of a member's state, not the length of the list each
-  // time it is asked: it begins with the member that was not, when it was last asked.
+  // Whether all members are in this state. A call begins with the member that was not at the last call, so that the
+  // total time grows with the number of state changes, not with calls times the length of the list.
   bool All(MemberState state) const;
-  // Members without a session.
+  // The number of members without a session.
   int away() const { return away_; }
 
   void push_back(Member member);
   void pop_back() { Erase(std::prev(members_.end())); }
-  Member Take(iterator at);  // out of the list
-  // Whose session `member`, one of the list, speaks in from now on. Its id must not change otherwise.
+  Member Take(iterator at);  // removes and returns it
+  // Gives `member`, which must be in the list, the id of its new session. The id must not be changed in any other way.
   void Rename(Member& member, MemberId id);
-  // As above, and who it says it is.
+  // Also replaces its Hello.
   void Rename(Member& member, MemberId id, v1::Hello hello);
 
-  // Without effect if there is none.
+  // Does nothing if there is no such member.
   void Erase(MemberId id);
   template <typename Predicate>
   void EraseIf(Predicate predicate) {
@@ -71,7 +71,7 @@ class MemberList {
     members_.sort(less);
     places_.clear();
   }
-  // Takes the members out, to be put back in another order.
+  // Empties the list and returns its members, for example to put them back in another order.
   std::vector<Member> TakeAll();
 
  private:
@@ -85,8 +85,8 @@ class MemberList {
   std::unordered_map<MemberId, iterator> by_id_;
   std::unordered_map<std::string, MemberId> by_incarnation_;
   int away_ = 0;
-  mutable std::vector<Member*> places_;             // by place; empty where they have changed since
-  mutable const_iterator unlike_ = members_.end();  // where All() stopped last; says nothing of the list
+  mutable std::vector<Member*> places_;             // by position; empty after a change of the list
+  mutable const_iterator unlike_ = members_.end();  // where All() stopped last; no part of the value
 };
 
 }  // namespace zerofleet::coordinator

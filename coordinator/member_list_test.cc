@@ -50,7 +50,7 @@ TEST(MemberList, FollowsAProcessFromSessionToSession) {
   EXPECT_EQ(list.FindProcess("one")->id, 1u);
   EXPECT_EQ(list.FindProcess(""), nullptr);
   EXPECT_EQ(list.FindProcess("two"), nullptr);
-  list.Rename(*list.Find(kAwayIds + 1), 7, MemberOf(7, 1, "two").hello);  // it is back
+  list.Rename(*list.Find(kAwayIds + 1), 7, MemberOf(7, 1, "two").hello);  // the rank is back
   EXPECT_EQ(list.away(), 0);
   EXPECT_EQ(list.FindProcess("two"), list.Find(7));
   EXPECT_EQ(list.Find(kAwayIds + 1), nullptr);
@@ -72,7 +72,7 @@ TEST(MemberList, ACopyHasItsOwnIndex) {
 
 TEST(MemberList, AllAreInOneState) {
   MemberList list;
-  EXPECT_TRUE(list.All(MemberState::kReady));  // of none
+  EXPECT_TRUE(list.All(MemberState::kReady));  // the list is empty
   for (int i = 0; i < 5; ++i) list.push_back(MemberOf(1 + i, i));
   for (int i : {3, 0, 4, 1}) {
     list[i].state = MemberState::kReady;
@@ -82,7 +82,7 @@ TEST(MemberList, AllAreInOneState) {
   EXPECT_TRUE(list.All(MemberState::kReady));
   EXPECT_TRUE(list.All(MemberState::kReady));
   EXPECT_FALSE(list.All(MemberState::kTraining));
-  list[0].state = MemberState::kLost;  // behind where it looked last
+  list[0].state = MemberState::kLost;  // behind the place where All() stopped
   EXPECT_FALSE(list.All(MemberState::kReady));
   list.EraseIf([](const Member& member) { return member.rank == 0; });
   EXPECT_TRUE(list.All(MemberState::kReady));

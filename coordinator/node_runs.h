@@ -10,11 +10,11 @@
 
 namespace zerofleet::coordinator {
 
-// A few bytes for a fleet of equal nodes, whatever its size.
+// Fills `nodes`; takes a few bytes for a fleet of equal nodes, whatever its size.
 void SetNodeRuns(const View& view, v1::Assignment* assignment);
 
-// The node of each rank, as the assignment's members or its runs tell. InvalidArgument if they do not tell it of
-// exactly world_size ranks, which must be at most kMostRanks.
+// The node of each rank, from the assignment's members or its runs. InvalidArgument if these do not describe exactly
+// world_size ranks, or more than kMostRanks.
 absl::StatusOr<std::vector<int>> NodesOf(const v1::Assignment& assignment);
 
 }  // namespace zerofleet::coordinator

@@ -57,7 +57,7 @@ TEST(NodeRuns, AreRefusedUnlessTheyMakeTheWorld) {
   EXPECT_TRUE(refused(INT32_MAX, {{INT32_MAX, INT32_MAX}, {INT32_MAX, INT32_MAX}, {INT32_MAX, INT32_MAX}}));
   EXPECT_TRUE(refused(kMostRanks + 1, {{kMostRanks + 1, 1}}));
   EXPECT_FALSE(refused(kMostRanks, {{kMostRanks, 1}}));
-  EXPECT_TRUE(refused(4, {{1, 2}}, 2));  // either, not both
+  EXPECT_TRUE(refused(4, {{1, 2}}, 2));  // members or runs, not both
 }
 
 }  // namespace

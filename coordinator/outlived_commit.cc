@@ -1,4 +1,4 @@
-// Waiting for commits, going on without them, and what they come to then; see outlived_commit.h.
+// Waiting for commits, going on without them, and their late answers; see outlived_commit.h.
 #include "coordinator/outlived_commit.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace zerofleet::coordinator {
 namespace {
 
-// What this generation has saved of the same steps is settled with it: those steps are committed.
+// Settles this generation's saves of steps up to `step` as committed, since an earlier generation's commit covers them.
 void SettleSavesUpTo(Fleet& fleet, int64_t step) {
   while (!fleet.saving.commits.empty() && fleet.saving.commits.begin()->first <= step) {
     const auto& [saved, commit] = *fleet.saving.commits.begin();

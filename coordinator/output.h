@@ -17,7 +17,7 @@ namespace zerofleet::coordinator {
 
 struct SendTo {
   MemberId member;
-  std::shared_ptr<const v1::CoordinatorMessage> message;  // one for all who are sent the same; never null
+  std::shared_ptr<const v1::CoordinatorMessage> message;  // shared by all receivers of the same message; never null
 };
 
 // Check the shards of this manifest and commit them with it. Answered by ManifestWritten.
@@ -25,8 +25,8 @@ struct WriteManifest {
   v1::CheckpointManifest manifest;
 };
 
-// Remove what the ranks of this generation wrote for a checkpoint of `step` that is not to be, and what older
-// generations left unfinished. What cannot be removed stays for the next time. Answered by SaveDiscarded.
+// Remove what this generation's ranks wrote for a checkpoint of `step` that will not be committed, and what older
+// generations left unfinished. What cannot be removed is left to the next DiscardSave. Answered by SaveDiscarded.
 struct DiscardSave {
   int64_t step = 0;
   uint64_t generation = 0;
@@ -35,8 +35,8 @@ struct DiscardSave {
 // Read the whole checkpoint: a rank could not load it. Answered by CheckpointVerified.
 struct VerifyCheckpoint {
   std::string path;
-  int64_t step = 0;    // of the manifest that was committed there
-  std::string digest;  // and its digest; empty: not known
+  int64_t step = 0;    // the step of the manifest that was committed there
+  std::string digest;  // that manifest's digest; empty: not known
 };
 
 struct PublishEvent {
@@ -45,10 +45,11 @@ struct PublishEvent {
 
 // A step that diverged, and the samples that the run leaves out because of it.
 struct Rollback {
-  int64_t step = 0;           // that diverged
-  int64_t resumed_step = -1;  // that the run went back to; -1: it is about to
-  int64_t first_sample = 0;   // left out: from here to before `end_sample`, in the order of global samples; none until
-  int64_t end_sample = 0;     // it has gone back
+  int64_t step = 0;           // the step that diverged
+  int64_t resumed_step = -1;  // the step that the run went back to; -1: it is about to go back
+  // Samples [first_sample, end_sample) in the order of global samples are left out; none before the run has gone back.
+  int64_t first_sample = 0;
+  int64_t end_sample = 0;
   std::string cause;
   bool operator==(const Rollback&) const = default;
 };
@@ -63,10 +64,10 @@ struct CommittedManifest {
 // What survives the coordinator's own end. Must be durable before the outputs after it are carried out.
 struct CoordinatorState {
   uint64_t generation = 0;
-  int64_t last_committed_step = -1;               // to the run's own directory; -1: none
-  std::vector<Rollback> rollbacks;                // of the run, oldest first
-  std::vector<CommittedManifest> manifests = {};  // that the run may go back to, newest first
-  std::string run_id = {};                        // v1::StartEvent's; empty: none was given yet
+  int64_t last_committed_step = -1;               // the newest commit to the run's own directory; -1: none
+  std::vector<Rollback> rollbacks;                // the run's, oldest first
+  std::vector<CommittedManifest> manifests = {};  // the commits that the run may go back to, newest first
+  std::string run_id = {};                        // v1::StartEvent's; empty: none was drawn yet
   bool operator==(const CoordinatorState&) const = default;
 };
 
@@ -80,17 +81,17 @@ struct SetAside {
   std::string path;
 };
 
-// Keep what the ranks of a lost view were doing, for people.
+// Store what the ranks of a lost view were doing, for people to read.
 struct KeepFlight {
   v1::Flight flight;
 };
 
-// Ends the session once what was sent to it has left.
+// Ends the session once everything that was sent to it has left.
 struct CloseSession {
   MemberId member;
 };
 
-// Ends the session as a network that fails does: at once, and whoever it is connects again.
+// Ends the session at once, as a failing network does, so that its worker reconnects.
 struct BreakSession {
   MemberId member;
 };
@@ -107,7 +108,8 @@ struct Output {
   std::string reason;
 };
 
-// One line: "send 2 Assignment{...} (why)". Configurations are left out, being the same in every run's every message.
+// One line: "send 2 Assignment{...} (why)". Configurations are left out, since they are the same in all messages of a
+// run.
 std::string Describe(const Output& output);
 
 }  // namespace zerofleet::coordinator

@@ -1,4 +1,4 @@
-// What each rank of a view owns and keeps, in the terms of the wire: assignments, and the status that operators see.
+// What each rank of a view owns and keeps, as messages: for assignments and for the status that operators see.
 #ifndef ZEROFLEET_COORDINATOR_OWNERSHIP_H_
 #define ZEROFLEET_COORDINATOR_OWNERSHIP_H_
 
@@ -12,23 +12,24 @@
 
 namespace zerofleet::coordinator {
 
-// One vector of the training state, as every rank keeps it between steps: split by the partition, or whole.
+// One vector of the training state, as a rank keeps it between steps: split by the partition, or whole.
 struct StateVector {
   std::string name;  // parameters | gradients | master, exp_avg, ...
   int64_t element_bytes = 0;
   bool split = false;
-  bool of_frozen = false;  // units that are frozen have it, too
+  bool of_frozen = false;  // frozen units have it, too
 };
 
-// Between ranges and their message.
+// Convert ranges to their messages and back.
 void SetRanges(const std::vector<PlacedRange>& ranges, google::protobuf::RepeatedPtrField<v1::FlatRange>* message);
 std::vector<PlacedRange> RangesOf(const google::protobuf::RepeatedPtrField<v1::FlatRange>& message);
 
 // Equal exactly when two partitions are.
 std::string PartitionDigest(const PartitionMap& partition);
 
-// Every rank's units, and its bytes of each state at rest (padding included). `partition` is of a data group; with
-// tensor groups of `tensor` ranks there are as many, over flat spaces of the same form.
+// The ranges that each rank owns of each unit, and its bytes of each state at rest (padding included). `partition` is
+// over a data group; with tensor groups of `tensor` ranks there are `tensor` data groups, over flat spaces of the same
+// form.
 v1::PartitionStatus PartitionStatusOf(const PartitionMap& partition, const std::vector<StateVector>& states,
                                       int tensor = 1);
 

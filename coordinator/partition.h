@@ -38,26 +38,26 @@ class PartitionMap {
   int unit_count() const { return static_cast<int>(units_.size()); }
   const UnitExtent& unit(int u) const { return units_[u]; }
 
-  int64_t PaddedElements(int unit) const;  // of the whole unit
+  int64_t PaddedElements(int unit) const;  // the whole unit's
   int64_t ShardElements(int unit) const { return PaddedElements(unit) / world_size_; }
-  int64_t TotalShardElements() const { return total_shard_; }  // one rank's, padding included
+  int64_t TotalShardElements() const { return total_shard_; }  // one rank's share, padding included
   int64_t TotalPaddedElements() const { return total_shard_ * world_size_; }
   int64_t TotalElements() const;                                       // without padding
   int64_t ShardOffset(int unit) const { return shard_offset_[unit]; }  // in a rank's concatenated shards
 
-  // The same of the units that are not frozen: what gradients and optimizer states are vectors of.
+  // The same for only the units that are not frozen, whose elements gradients and optimizer states have.
   int64_t TrainedShardElements() const { return trained_shard_; }
   int64_t TrainedPaddedElements() const { return trained_shard_ * world_size_; }
   int64_t TrainedElements() const;
-  int64_t TrainedShardOffset(int unit) const { return trained_offset_[unit]; }  // of a frozen unit no place
+  int64_t TrainedShardOffset(int unit) const { return trained_offset_[unit]; }  // frozen units have none
 
   // The unpadded flat range that `rank` owns of `unit`; may be empty.
   PlacedRange Owned(int unit, int rank) const;
-  // All that `rank` owns of units that are not frozen, non-empty, ascending; offsets are places in its stored vector,
-  // which has no padding.
+  // The non-empty ranges that `rank` owns of units that are not frozen, ascending. Offsets are places in the rank's
+  // stored vector, which has no padding.
   std::vector<PlacedRange> StoredRanges(int rank) const;
 
-  // Text that is equal exactly when two maps are.
+  // A text that is equal for two maps exactly if the maps are equal.
   std::string Describe() const;
 
  private:

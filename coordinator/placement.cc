@@ -48,7 +48,7 @@ std::optional<std::pair<int, int>> GroupAcrossNodes(const Axes& axes, std::strin
 
 int AutoTeam(const std::vector<int>& nodes, int tensor) {
   ZF_CHECK(!nodes.empty());
-  std::vector<int> data_ranks(nodes.back() + 1);  // of each node
+  std::vector<int> data_ranks(nodes.back() + 1);  // data ranks on each node
   for (int node : nodes) ++data_ranks[node];
   for (int& count : data_ranks) count = std::max(1, count / tensor);
   if (data_ranks.size() == 1) return std::min(data_ranks[0], kMostAutoTeam);

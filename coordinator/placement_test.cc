@@ -14,7 +14,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// The nodes of ranks when each node has so many.
+// The nodes of ranks, given the number of ranks on each node.
 std::vector<int> Nodes(const std::vector<int>& ranks_of_node) {
   std::vector<int> nodes;
   for (size_t node = 0; node < ranks_of_node.size(); ++node) {
@@ -65,7 +65,7 @@ TEST(PlacementTest, AGroupThatIsOnTwoNodesIsFound) {
   EXPECT_EQ(GroupAcrossNodes(AxesOf(2, 8), kTensorGroup, Nodes({4, 4})), std::nullopt);
   EXPECT_EQ(GroupAcrossNodes(AxesOf(2, 6), kTensorGroup, Nodes({3, 3})), std::pair(2, 3));
   EXPECT_EQ(GroupAcrossNodes(AxesOf(3, 6), kTensorGroup, Nodes({1, 1, 4})), std::pair(0, 2));
-  // Where a replacement has taken the place of a lost rank on its own node.
+  // A replacement, on a node of its own, has taken a lost rank's place.
   EXPECT_EQ(GroupAcrossNodes(AxesOf(3, 6), kTensorGroup, {0, 0, 0, 1, 2, 1}), std::pair(3, 5));
   EXPECT_EQ(GroupAcrossNodes(AxesOf(2, 4), kDataGroup, Nodes({2, 2})), std::pair(0, 2));
 }
@@ -111,7 +111,7 @@ TEST(PlacementTest, CopiesAreOnAnotherNodeWhereNoNodeHasMoreThanHalf) {
       EXPECT_NE(nodes[(rank + shift) % nodes.size()], nodes[rank]) << rank << " of " << nodes.size();
     }
   }
-  EXPECT_NE(ReplicaShift(Nodes({3, 1})), 0);  // most on one node: at least on another rank
+  EXPECT_NE(ReplicaShift(Nodes({3, 1})), 0);  // most ranks are on one node: at least another rank has the copies
 }
 
 TEST(PlacementTest, TheConfiguredTeamIsAutoOrANumber) {

@@ -17,7 +17,8 @@
 namespace zerofleet::coordinator {
 namespace {
 
-// Ranks move in step, so the newest report of any tells where this one is, more closely than its own last heartbeat.
+// Ranks move in lockstep, so the fleet's newest step report says where this one is, more closely than its own last
+// heartbeat.
 int64_t StepOf(const Fleet& fleet, const Member& member) {
   return fleet.phase == Phase::kTraining ? std::max(member.step, fleet.training.last_step_event.step()) : member.step;
 }
@@ -31,7 +32,7 @@ bool IsPoison(const Fleet& fleet, int rank, int64_t step) {
   return step >= 0 && fleet.recovering.losses.At(rank, step) >= kPoisonLosses;
 }
 
-// Why the run must end with these losses, the newest of the history; none if it goes on.
+// Why the run must end after the `newest` newest losses; none if it goes on.
 std::optional<std::string> Verdict(const Fleet& fleet, size_t newest) {
   const int most = fleet.parameters.config.restart().max_per_rank();
   for (size_t i = fleet.recovering.losses.size() - newest; i < fleet.recovering.losses.size(); ++i) {
@@ -54,19 +55,19 @@ void Record(Fleet& fleet, int rank, int64_t step, const std::string& text) {
 
 void NoteRecovery(Fleet& fleet, const std::string& cause, int rank, double last_heard, double now) {
   if (!fleet.recovering.current) fleet.recovering.current = Recovery{cause, {}, now, now - last_heard, 0};
-  if (rank >= 0) fleet.recovering.current->failed_ranks.insert(rank);  // none yet: it has joined a fleet that grows
+  if (rank >= 0) fleet.recovering.current->failed_ranks.insert(rank);  // -1: it joined a fleet that grows
 }
 
-// How long a rank may take from Regroup to Ready: what the others would wait for it in a collective; more if it is in
-// the middle of reading or writing a file, which nothing interrupts.
+// How long a rank may take from Regroup to Ready, in seconds: as long as others would wait for it in a collective;
+// longer if it is reading or writing a file, which nothing interrupts.
 double TimeToLeave(const Fleet& fleet, const Member& member) {
   const double reading = member.state == MemberState::kLoading ? fleet.load_timeout_seconds() : 0;
   const double writing = IsSaving(fleet, member.rank) ? fleet.form_timeout_seconds() : 0;
   return std::max({HangLimit(fleet), reading, writing});
 }
 
-// Everybody who is left leaves the view for the next generation. Shards of the old one are not waited for any more; a
-// manifest that is being written is.
+// Moves all remaining members to the next generation. Shards of the old one are no longer awaited; a manifest that is
+// being written is.
 void OpenNextGeneration(Fleet& fleet, const std::string& why, double now) {
   fleet.phase = Phase::kRecovering;
   fleet.forming.since = now;
@@ -75,7 +76,7 @@ void OpenNextGeneration(Fleet& fleet, const std::string& why, double now) {
   fleet.adopting.diverged.reset();
   fleet.training.stragglers.named.clear();
   fleet.training.stragglers.checks.clear();
-  if (!fleet.view) return;  // the next generation has no view yet: those who are ready stay so
+  if (!fleet.view) return;  // there is no view to leave: ready members stay ready
   fleet.places = fleet.view->world_size();
   fleet.view.reset();
   for (Member& member : fleet.members) member.leaves_by = now + TimeToLeave(fleet, member);
@@ -95,7 +96,7 @@ void OpenNextGeneration(Fleet& fleet, const std::string& why, double now) {
   }
 }
 
-// What a lost member's last heartbeat told.
+// A lost member's record, made from its last heartbeat.
 v1::FlightRecord LastHeardOf(const Member& member) {
   v1::FlightRecord record;
   record.set_rank(member.rank);
@@ -132,7 +133,7 @@ void Remove(Fleet& fleet, const std::vector<MemberId>& lost, const std::string& 
   }
 }
 
-// The next view has `size` places, and ranks are given anew.
+// The next view has `size` places, and ranks are assigned again.
 void Resize(Fleet& fleet, int size) {
   fleet.places = size;
   fleet.forming.vacant.clear();
@@ -146,14 +147,14 @@ std::string LossText(const Fleet& fleet, const std::vector<const Member*>& lost,
   if (lost.size() > kMostNamed) names.push_back(absl::StrCat("and ", lost.size() - kMostNamed, " more"));
   std::string text =
       absl::StrCat("lost ", absl::StrJoin(names, ", "), " at step ", StepOf(fleet, *lost.front()), ": ", cause);
-  // Outside a view nobody waits.
+  // Outside a view no rank waits.
   if (std::optional<Wait> wait = fleet.view ? FindWait(fleet) : std::nullopt)
     absl::StrAppend(&text, "; ", Describe(*wait));
   return text;
 }
 
-// Ends the run if it was to stop anyway, or if its losses, the last `newest` of which are new, are more than it may
-// have. A run without restarts ends with the loss alone.
+// Ends the run if it was stopping anyway, or if its losses, the last `newest` of which are new, exceed its budget. The
+// message of a run without restarts gives only the loss.
 bool EndIfItMust(Fleet& fleet, size_t newest, const absl::Status& loss, int rank) {
   std::string text(loss.message());
   if (fleet.finishing.stop_reason) {
@@ -168,14 +169,14 @@ bool EndIfItMust(Fleet& fleet, size_t newest, const absl::Status& loss, int rank
   return true;
 }
 
-// Which snapshots are left is known when all are there again.
+// Part of a message: which snapshots remain is known only once all members are ready again.
 const char* MayUseMemory(const Fleet& fleet) {
   const bool takes_snapshots = fleet.parameters.config.checkpoint().snapshot_every_steps() > 0;
   return takes_snapshots && !fleet.recovering.memory_is_doubted ? ", from a newer snapshot if one is whole in memory"
                                                                 : "";
 }
 
-// "; step 40 is being committed": it is waited for, and if it succeeds the fleet goes back to it.
+// "; step 40 is being committed", or nothing. The next view waits for that commit, and goes back to it if it succeeds.
 std::string CommitUnderWayText(const Fleet& fleet) {
   std::string text;
   for (const auto& [step, commit] : fleet.saving.commits) {
@@ -184,7 +185,7 @@ std::string CommitUnderWayText(const Fleet& fleet) {
   return text;
 }
 
-// Gives up `lost`, for `cause`, and those who have left by themselves; the others meet again. `text` tells people why.
+// Gives up `lost`, for `cause`, and members that have left by themselves; the others regroup. `text` tells people why.
 void Regroup(Fleet& fleet, std::vector<MemberId> lost, const std::string& cause, const std::string& text, double now) {
   fleet.PublishNotice(
       absl::StrCat(text, "; ", LastCommitText(fleet), CommitUnderWayText(fleet), "; recovering", MayUseMemory(fleet)));
@@ -204,7 +205,7 @@ void Regroup(Fleet& fleet, std::vector<MemberId> lost, const std::string& cause,
   FillPlacesFromSpares(fleet, now);
 }
 
-// A spare costs the run nothing, as long as there are not too many losses.
+// The loss of a spare does not interrupt the run. After too many losses a spare is not replaced.
 void LoseSpare(Fleet& fleet, Member& spare, const std::string& cause) {
   fleet.recovering.losses.Add({-1, -1, absl::StrCat("spare ", NameOf(spare), ": ", cause)});
   fleet.PublishNotice(absl::StrCat("lost spare ", NameOf(spare), ": ", cause));
@@ -234,9 +235,9 @@ void LoseMembers(Fleet& fleet, const std::vector<MemberId>& lost, const std::str
     member.state = MemberState::kLost;
   }
   if (EndIfItMust(fleet, lost.size(), absl::UnavailableError(text), members.front()->rank)) return;
-  if (fleet.phase == Phase::kForming) {  // there is no view yet to recover: its place is free again
+  if (fleet.phase == Phase::kForming) {  // there is no view yet to recover: the places are free again
     fleet.PublishNotice(text);
-    fleet.forming.since = now;  // another has the time to come
+    fleet.forming.since = now;  // a replacement gets the full time to come
     return Remove(fleet, lost, cause);
   }
   Regroup(fleet, lost, cause, text, now);
@@ -256,7 +257,7 @@ void BreakView(Fleet& fleet, const absl::Status& status, const std::vector<int>&
 void RegroupAll(Fleet& fleet, const std::string& why, double now) {
   if (EndIfItMust(fleet, /*newest=*/0, absl::UnavailableError(why), -1)) return;
   if (!fleet.recovering.current)
-    fleet.recovering.current = Recovery{why, {}, now, 0, 0};  // else it is one of its causes
+    fleet.recovering.current = Recovery{why, {}, now, 0, 0};  // otherwise this joins a recovery under way
   Regroup(fleet, {}, why, why, now);
 }
 

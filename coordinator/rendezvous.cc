@@ -25,8 +25,8 @@ constexpr Agreement<v1::Hello> kHelloAgreements[] = {{"version", kOneExecutable,
 constexpr Agreement<v1::Ready> kReadyAgreements[] = {
     {"configuration", "give all workers the same", &v1::Ready::config_digest}};
 
-// A survivor that has not left its lost view yet. It comes, or is lost for it (liveness.h), and the time to form begins
-// anew: in the middle of a file it has as long as the fleet.
+// A survivor that has not left its lost view yet. Either it sends Ready, or it is lost (liveness.h) and the time to
+// form starts again; in the middle of a file it may take as long as the fleet may take to form.
 bool IsLeaving(const Member& member) { return member.state == MemberState::kJoined && member.leaves_by > 0; }
 
 bool HasReadySpare(const Fleet& fleet) { return std::any_of(fleet.spares.begin(), fleet.spares.end(), IsReadySpare); }
@@ -69,7 +69,8 @@ void OnHello(Fleet& fleet, MemberId id, const v1::Hello& hello, double now) {
   member.last_heard = member.progress_since = now;
   if (spare) member.state = MemberState::kSpare;
   if (fleet.phase == Phase::kRecovering && place) TakePlace(fleet, member);
-  // Its session came back, which says nothing of its trainer: that may hang in the view that is lost, or be in a file.
+  // That its session came back says nothing about its trainer, which may hang in the lost view or be reading or writing
+  // a file.
   if (member.came_back) member.leaves_by = now + std::max(HangLimit(fleet), fleet.form_timeout_seconds());
   (spare ? fleet.spares : fleet.members).push_back(member);
   if (!agreed.ok()) return FailFleet(fleet, agreed, -1);
@@ -91,7 +92,7 @@ void SendWelcome(Fleet& fleet, MemberId id, const std::string& reason) {
 void OnReady(Fleet& fleet, Member& member, const v1::Ready& ready, double now) {
   if (member.state == MemberState::kSpare) {
     member.ready = ready;
-    const bool ranks_may_come = fleet.hearing.isolation.has_value();  // whose places they are
+    const bool ranks_may_come = fleet.hearing.isolation.has_value();  // the places are theirs
     if (fleet.phase == Phase::kRecovering && !ranks_may_come) FillPlacesFromSpares(fleet, now);
     return;
   }
@@ -100,10 +101,10 @@ void OnReady(Fleet& fleet, Member& member, const v1::Ready& ready, double now) {
                                     [](const Member& other) { return other.state == MemberState::kReady; });
   member.state = MemberState::kReady;
   member.ready = ready;
-  // Where ranks are given anew there is no loss to look into, nor is it known any more whose record it is.
+  // If ranks are assigned again, there was no loss to look into, and it is no longer known which rank's record it is.
   if (fleet.phase == Phase::kRecovering && ready.has_flight() && member.rank >= 0) {
     v1::FlightRecord flight = ready.flight();
-    flight.set_rank(member.rank);  // a worker tells of itself alone
+    flight.set_rank(member.rank);  // a worker reports only its own record
     AddFlight(fleet, std::move(flight));
   }
   member.ready.clear_flight();
@@ -116,13 +117,13 @@ void OnReady(Fleet& fleet, Member& member, const v1::Ready& ready, double now) {
 }
 
 void CheckFormTimeout(Fleet& fleet, double now) {
-  // A spare waits for what has become free since it was ready, as where a view was refused a member.
+  // A ready spare may wait for a place that became free since, for example because a member was refused.
   const bool place = fleet.phase == Phase::kRecovering && !fleet.forming.vacant.empty();
   if (place && !fleet.hearing.isolation && HasReadySpare(fleet)) FillPlacesFromSpares(fleet, now);
   const bool forms = fleet.phase == Phase::kForming || fleet.phase == Phase::kRecovering;
   if (!forms || now - fleet.forming.since < fleet.form_timeout_seconds()) return;
   if (std::any_of(fleet.members.begin(), fleet.members.end(), IsLeaving)) return;
-  const bool restarted = std::exchange(fleet.forming.restarted, false);  // nobody else is waited for any longer
+  const bool restarted = std::exchange(fleet.forming.restarted, false);  // no more workers are expected back
   if ((OutliveCommits(fleet) || restarted) && fleet.All(MemberState::kReady)) return FormViewIfComplete(fleet, now);
   if (!AwaitsCommit(fleet) && GoOnSmaller(fleet, now)) return;
   auto ready = std::count_if(fleet.members.begin(), fleet.members.end(),

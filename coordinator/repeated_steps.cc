@@ -1,4 +1,4 @@
-// See repeated_steps.h.
+// Comparing repeated steps, bit by bit; see repeated_steps.h.
 #include "coordinator/repeated_steps.h"
 
 #include <bit>
@@ -11,11 +11,11 @@
 namespace zerofleet::coordinator {
 namespace {
 
-constexpr size_t kMostUncommitted = 1 << 20;  // a run that never saves
+constexpr size_t kMostUncommitted = 1 << 20;  // bounds the memory of a run that never saves
 
 bool SameBits(double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
 
-// Whether the step is to have the numbers that it had.
+// Whether repeating the step must give the same numbers.
 bool MustRepeat(const Fleet& fleet, const DoneStep& before) {
   const v1::Config& config = fleet.parameters.config;
   const bool same_order = before.world_size == fleet.world_size() || SumsInSampleOrder(config);

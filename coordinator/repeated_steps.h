@@ -1,5 +1,5 @@
-// Steps that a recovery does again, held to what they gave before: a difference is a fault, of hardware or of software,
-// that nothing else would show.
+// Steps that are repeated after a recovery are compared with their first results: a difference is a fault of hardware
+// or software that nothing else would show.
 #ifndef ZEROFLEET_COORDINATOR_REPEATED_STEPS_H_
 #define ZEROFLEET_COORDINATOR_REPEATED_STEPS_H_
 
@@ -11,11 +11,11 @@ namespace zerofleet::coordinator {
 
 struct Fleet;
 
-// Keeps a step that was reported. One that was lost before has the loss and the norm it had, to the bit, or people are
-// told: with another number of ranks only if reduce.order is samples, not after samples have been left out, not with
-// delayed updates, which an unplanned save moves, nor where ranks compute with different things.
+// Keeps a reported step. If it repeats a lost step, its loss and norm must be the same to the bit, else people are
+// told. Steps are not compared if the number of ranks has changed (unless reduce.order is samples), if samples have
+// been left out since, with delayed updates, which an unplanned save shifts, or if the ranks' environments differ.
 void NoteStep(Fleet& fleet, const v1::StepEvent& step);
-// Those after `step` are lost; returns the seconds that they took.
+// The steps after `step` are lost; returns the seconds that they took.
 double LoseStepsAfter(Fleet& fleet, int64_t step);
 
 }  // namespace zerofleet::coordinator

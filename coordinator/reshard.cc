@@ -31,7 +31,7 @@ std::vector<SourceRange> SortedByFlatBegin(const std::vector<std::vector<PlacedR
 absl::StatusOr<std::vector<RangeCopy>> Reshard(const std::vector<std::vector<PlacedRange>>& sources,
                                                const std::vector<PlacedRange>& target) {
   const std::vector<SourceRange> all = SortedByFlatBegin(sources);
-  std::vector<int64_t> reached;  // by all ranges up to each
+  std::vector<int64_t> reached;  // the largest flat_end of all ranges up to each
   for (const SourceRange& have : all) {
     reached.push_back(std::max(reached.empty() ? 0 : reached.back(), have.range.flat_end));
   }

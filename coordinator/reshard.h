@@ -1,5 +1,5 @@
-// From one partition to another, as a list of copies: the one function behind loading a checkpoint at another world
-// size or stage, and behind a change of membership.
+// Moving from one partition to another, as a list of copies. Loading a checkpoint at another world size or stage and
+// changes of membership all use this one function.
 #ifndef ZEROFLEET_COORDINATOR_RESHARD_H_
 #define ZEROFLEET_COORDINATOR_RESHARD_H_
 

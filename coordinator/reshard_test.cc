@@ -10,7 +10,7 @@
 namespace zerofleet::coordinator {
 namespace {
 
-using Vectors = std::vector<std::vector<int64_t>>;  // by rank: the flat index each stored element came from
+using Vectors = std::vector<std::vector<int64_t>>;  // by rank: the flat index of each stored element
 
 std::vector<std::vector<PlacedRange>> AllRanges(const PartitionMap& map) {
   std::vector<std::vector<PlacedRange>> ranges;

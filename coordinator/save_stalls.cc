@@ -25,13 +25,14 @@ std::string Describe(int64_t step, const PendingCommit& commit) {
   return absl::StrCat(Name(commit.stage), " of step ", step);
 }
 
-// A shard that is awaited of a rank.
+// A shard that is awaited from a rank.
 struct AwaitedShard {
   int64_t step;
-  double since;  // seconds: it has got no further
+  double since;  // seconds: when it last made progress
 };
 
-// The shard that others wait for: of a save whose other shards are reported, or one that the rank says it is writing.
+// The rank's awaited shard: that of a save for which other ranks have reported theirs, or one that the rank says it is
+// writing.
 std::optional<AwaitedShard> AwaitedOf(const Fleet& fleet, const Member& member) {
   for (const auto& [step, commit] : fleet.saving.commits) {
     if (commit.stage != Stage::kCollecting || commit.shards.contains(member.rank)) continue;
@@ -66,7 +67,7 @@ void CheckShards(Fleet& fleet, double now) {
   BreakView(fleet, absl::UnavailableError(none), ranks, now);
 }
 
-// What the thread that stores is at: it takes one after another.
+// Judges the commit or removal that the storing thread is working on; it does one after another.
 void CheckStorage(Fleet& fleet, double now) {
   const double limit = StallTimeout(fleet);
   for (auto& [step, commit] : fleet.saving.commits) {
@@ -89,7 +90,7 @@ void CheckStorage(Fleet& fleet, double now) {
   }
 }
 
-// What the coordinator reads of a checkpoint that a rank could not load: the others wait for its verdict.
+// Judges the coordinator's reading of a checkpoint that a rank could not load; the other ranks wait for its verdict.
 void CheckReading(Fleet& fleet, double now) {
   if (!fleet.loading.verification || fleet.phase != Phase::kLoading) return;
   Verification& reading = *fleet.loading.verification;

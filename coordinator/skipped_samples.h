@@ -1,8 +1,8 @@
-// Samples that a run leaves out, and what that makes of its way through the order of global samples.
+// Samples that a run leaves out, and how that changes its path through the order of global samples.
 //
-// The order itself is a pure function of the seed (worker/data/sampler.h). A run takes its places one after another and
-// passes over those that are skipped, so where a step begins follows from a place at which some step began and from
-// what is skipped after it.
+// The order itself is a pure function of the seed (worker/data/sampler.h). A run takes the order's places one after
+// another and passes over the skipped ones, so where a step begins follows from where an earlier step began and from
+// what is skipped after that.
 #ifndef ZEROFLEET_COORDINATOR_SKIPPED_SAMPLES_H_
 #define ZEROFLEET_COORDINATOR_SKIPPED_SAMPLES_H_
 
@@ -20,15 +20,15 @@ class SkippedSamples {
   SkippedSamples() = default;
   explicit SkippedSamples(const Ranges& ranges);
 
-  // Places [begin, end); nothing if that is empty. Ranges may overlap.
+  // Adds places [begin, end), which may be empty or overlap earlier ranges.
   void Add(int64_t begin, int64_t end);
 
-  // The place of the sample that is taken after `count` others, from `place` on.
+  // The place of the sample that is taken after `count` others, starting from `place`.
   int64_t Place(int64_t place, int64_t count) const;
   // Where the next step begins (DataCursor.samples_consumed) once `count` samples have been taken from `place` on.
   int64_t After(int64_t place, int64_t count) const { return count == 0 ? place : Place(place, count - 1) + 1; }
 
-  // Ascending, and apart from each other.
+  // The ranges, ascending, with gaps between them.
   Ranges ranges() const;
   bool operator==(const SkippedSamples&) const = default;
 
@@ -37,7 +37,7 @@ class SkippedSamples {
     int64_t begin, end;
     bool operator==(const Range&) const = default;
   };
-  std::vector<Range> ranges_;  // as above
+  std::vector<Range> ranges_;  // ascending, with gaps between them
 };
 
 }  // namespace zerofleet::coordinator

@@ -1,4 +1,4 @@
-// Places against a walk, and ranges that overlap.
+// Places are compared with a walk, and ranges may overlap.
 #include "coordinator/skipped_samples.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ TEST(SkippedSamplesTest, WithoutAnyThePlacesFollowEachOther) {
   EXPECT_TRUE(none.ranges().empty());
 }
 
-// Against a walk, place by place.
+// Compares with a walk, place by place.
 TEST(SkippedSamplesTest, PlacesAreThoseThatAWalkFinds) {
   SkippedSamples skipped;
   std::set<int64_t> left_out;

@@ -18,7 +18,7 @@ struct Holder {
   bool own = false;
   std::string copy;  // a service address; empty: nobody
 };
-using Holders = std::map<int, Holder>;  // of one snapshot, by rank
+using Holders = std::map<int, Holder>;  // one snapshot's holders, by rank
 
 void Note(const Member& member, const v1::SnapshotShard& shard, Holders& holders) {
   if (shard.rank() == member.rank) {
@@ -28,9 +28,9 @@ void Note(const Member& member, const v1::SnapshotShard& shard, Holders& holders
   }
 }
 
-// Whether the run has come through this state: the view that trained last has taken it, or began from it. Who was cut
-// off for long may hold others, of steps that were done again since, without the samples that a rollback leaves out
-// say.
+// Whether the run has passed through this state: the view that trained last has taken it, or began from it. A worker
+// that was cut off for long may hold snapshots of steps that were repeated since, for example without samples that a
+// rollback leaves out.
 bool IsOfThisRun(const Fleet& fleet, const v1::SnapshotId& id) {
   if (id.generation() == fleet.training.generation) return true;
   return fleet.training.start.has_loaded() && MessageDifferencer::Equals(id, fleet.training.start.loaded());
@@ -39,7 +39,7 @@ bool IsOfThisRun(const Fleet& fleet, const v1::SnapshotId& id) {
 }  // namespace
 
 std::optional<SnapshotChoice> NewestSnapshot(const Fleet& fleet) {
-  // A step whose loss nobody has heard is done again.
+  // The newest step whose loss was reported: later ones are repeated.
   const int64_t told = std::max(fleet.training.last_step_event.step(), fleet.training.start_step);
   std::map<std::pair<int64_t, uint64_t>, Holders> snapshots;  // by step, then generation
   for (const Member& member : fleet.members) {

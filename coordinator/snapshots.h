@@ -1,7 +1,7 @@
 // To which step a recovery can go back without storage.
 //
-// Nothing is remembered for it: with its Ready each member says which parts of which snapshots are in its memory, and
-// any member may serve any part. So a coordinator that was started again knows as much as the one before.
+// The coordinator keeps no record of snapshots: each member's Ready says which parts of which snapshots are in its
+// memory, and any member may serve any part. So a restarted coordinator knows as much as its predecessor.
 #ifndef ZEROFLEET_COORDINATOR_SNAPSHOTS_H_
 #define ZEROFLEET_COORDINATOR_SNAPSHOTS_H_
 
@@ -11,8 +11,8 @@
 
 namespace zerofleet::coordinator {
 
-// The newest snapshot of which every rank's part is held by a member: by that rank itself, or by one that others can
-// reach. Of views of this world size only, and of generations before this one.
+// The newest snapshot of which every rank's part is held, by that rank itself or by a member that others can reach.
+// Only snapshots of views with this world size, from generations before this one, count.
 std::optional<SnapshotChoice> NewestSnapshot(const Fleet& fleet);
 
 }  // namespace zerofleet::coordinator

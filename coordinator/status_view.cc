@@ -13,7 +13,7 @@
 namespace zerofleet::coordinator {
 namespace {
 
-// Why the fleet is where it is, where that is not plain from its phase.
+// Why the fleet is in this state, if its phase does not say.
 std::string MessageOf(const Fleet& fleet, double now) {
   if (fleet.ended()) return fleet.message;
   if (fleet.finishing.stop_reason) return absl::StrCat("stopping: ", *fleet.finishing.stop_reason);

@@ -8,7 +8,7 @@ namespace zerofleet::coordinator {
 
 v1::GetStatusResponse StatusOf(const Fleet& fleet, double now, const v1::GetStatusRequest& request = {});
 
-// The share of this coordinator's life that went into training steps which were not lost again, from 0 to 1.
+// The share, from 0 to 1, of this coordinator's lifetime that went into training steps that were not lost again.
 double GoodputRatio(const Fleet& fleet, double now);
 
 }  // namespace zerofleet::coordinator

@@ -8,10 +8,11 @@
 
 namespace zerofleet::coordinator {
 
-// Idempotent: the first reason counts. A fleet that does not train yet has nothing to save and ends at once, Cancelled.
+// Idempotent: the first reason counts. A fleet that does not train yet has nothing to save and ends at once, as
+// Cancelled; so does one that is recovering.
 void OnStop(Fleet& fleet, const std::string& reason);
 
-// Tells all members of the stop that was asked for.
+// Tells all members about the requested stop.
 void TellStop(Fleet& fleet);
 
 // A worker received a signal.

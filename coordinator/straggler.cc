@@ -10,12 +10,12 @@
 namespace zerofleet::coordinator {
 namespace {
 
-constexpr int kLeastSteps = 16;      // whose median counts
+constexpr int kLeastSteps = 16;      // a median over fewer steps does not count
 constexpr double kStraggles = 1.5;   // times the fleet's median
-constexpr double kKeepsUp = 1.25;    // from here on it no longer straggles; in between nothing is said
-constexpr int kChecks = 3;           // in a row say so before it is told, in either direction
-constexpr int kStepsOfACheck = 16;   // between two checks: half of what the medians are of
-constexpr double kLeastShare = 0.1;  // of a step that must be lost by it: less is not worth a person's time
+constexpr double kKeepsUp = 1.25;    // times the fleet's median: below this a rank no longer straggles
+constexpr int kChecks = 3;           // how many checks in a row must agree before a notice, in either direction
+constexpr int kStepsOfACheck = 16;   // steps between two checks: half of what the medians are over
+constexpr double kLeastShare = 0.1;  // the share of a step it must cost; less is not worth a person's time
 
 struct PhaseOfPace {
   const char* name;

@@ -8,8 +8,8 @@ namespace zerofleet::coordinator {
 
 void OnHeartbeat(Member& member, const v1::Heartbeat& heartbeat, double now);
 
-// Step and evaluate events of rank 0 are published as they come, each step once; a notice is published of any rank.
-// Others are dropped.
+// Publishes rank 0's step, evaluation and histogram events as they arrive, each step once, and notices of any rank.
+// Other events are dropped.
 void OnWorkerEvent(Fleet& fleet, const Member& member, const v1::Event& event, double now);
 
 }  // namespace zerofleet::coordinator

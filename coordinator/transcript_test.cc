@@ -16,12 +16,12 @@
 //   9.0 ticks                                   one every 0.5 s, from the last line's time on
 //   1.0 stop: an operator asked
 //   1.0 written 20: DATA_LOSS no space          the answer to a manifest: a code and a message, "OK", or "OK; a warning"
-//   1.0 written 20 of 1: OK                     the same of generation 1; else of the one that is being committed
+//   1.0 written 20 of 1: OK                     the same for generation 1; else for the one that is being committed
 //   1.0 committed 20: d20                       OK, and the manifest's digest
-//   1.0 emptied                                 the checkpoint directory was removed and made anew
+//   1.0 emptied                                 the checkpoint directory was removed and created again
 //   1.0 verified ckpt/a: OK                     the answer to the verification of a checkpoint: as for a manifest
 //   1.0 discarded 20:                           the answer to the removal of what a failed save left
-//   1.0 storage lost                            the checkpoint directory is another's
+//   1.0 storage lost                            the checkpoint directory belongs to another
 //   1.0 status                                  prints the operator's view
 //   > send 1 {...} (why)                        what came out of the event above
 // clang-format on
@@ -208,7 +208,7 @@ CoordinatorEvent ParseEvent(const std::string& text, const Fleet& fleet) {
   return received;
 }
 
-// The transcript with its outputs as they are.
+// The transcript with its actual outputs.
 std::string Replay(const std::string& transcript) {
   std::unique_ptr<Coordinator> coordinator;
   std::string actual;

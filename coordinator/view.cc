@@ -53,7 +53,7 @@ v1::Member EntryOf(const View& view, const Member& member) {
 }
 
 int TeamOf(const Fleet& fleet, const std::vector<int>& nodes) {
-  if (SumsInSampleOrder(fleet.parameters.config)) return kMostRanks;  // one team, however many there are
+  if (SumsInSampleOrder(fleet.parameters.config)) return kMostRanks;  // one team, however many ranks there are
   if (fleet.team > 0) return fleet.team;
   const FleetParameters& parameters = fleet.parameters;
   const absl::StatusOr<int> configured = ConfiguredTeam(parameters.config.parallel());
@@ -64,7 +64,7 @@ int TeamOf(const Fleet& fleet, const std::vector<int>& nodes) {
   return AutoTeam(nodes, parameters.config.parallel().tensor());
 }
 
-// What is wrong with the places of tensor groups, which communicate in every layer; empty where each is on one node.
+// What is wrong with the placement of tensor groups, which communicate in every layer; empty if each is on one node.
 std::string AcrossNodes(const Fleet& fleet) {
   const std::optional<std::pair<int, int>> group = GroupAcrossNodes(fleet.view->axes, kTensorGroup, fleet.view->nodes);
   if (!group) return "";
@@ -74,8 +74,8 @@ std::string AcrossNodes(const Fleet& fleet) {
                       NodeNameOf(fleet.members[group->second].hello));
 }
 
-// With `agreement: strict` a run that has not trained yet ends where ranks differ; later whoever differs is sent away,
-// and its place is free for another. With `warn` people are told. False if no view can be formed now.
+// With `agreement: strict` a run that has not trained yet ends if ranks differ; later, ranks that differ are refused,
+// and their places are free for others. With `agreement: warn` people are told. False if no view can be formed now.
 bool AgreesOnItsEnvironment(Fleet& fleet) {
   const std::optional<Strangers> strangers = SettleEnvironment(fleet);
   if (!strangers) return true;
@@ -145,7 +145,7 @@ void NewGeneration(Fleet& fleet) {
 }
 
 void TakePlace(Fleet& fleet, Member& member) {
-  if (fleet.forming.vacant.empty()) return;  // of a view that is resized, whose ranks are given when it forms
+  if (fleet.forming.vacant.empty()) return;  // the view is being resized: its ranks are assigned when it forms
   auto place = fleet.forming.vacant.begin();
   if (const auto seat = fleet.forming.seats.find(member.hello.incarnation()); seat != fleet.forming.seats.end()) {
     const auto own = fleet.forming.vacant.find(seat->second);
@@ -158,13 +158,13 @@ void TakePlace(Fleet& fleet, Member& member) {
 void FormViewIfComplete(Fleet& fleet, double now) {
   if (!fleet.All(MemberState::kReady) || AwaitsCommit(fleet)) return;
   SettleLateAnswers(fleet);
-  // Whoever trains may be slower to come back than a spare.
+  // A worker that trains may be slower to come back than a spare.
   const bool expected = fleet.phase == Phase::kForming && fleet.forming.restarted;
   if (expected && now - fleet.began < AdoptionSeconds(fleet.parameters.config.restart())) return;
   PutInRankOrder(fleet);
   if (!AgreesOnItsEnvironment(fleet)) return;
   if (fleet.recovering.current) {
-    fleet.recovering.current->formed = now;  // in the generation that the loss began
+    fleet.recovering.current->formed = now;  // the loss has begun a new generation already
   } else {
     NewGeneration(fleet);
   }
@@ -177,7 +177,7 @@ void FormViewIfComplete(Fleet& fleet, double now) {
   fleet.team = fleet.view->team;
   if (const std::string across = AcrossNodes(fleet); !across.empty()) {
     if (!fleet.recovering.current) return FailFleet(fleet, absl::FailedPreconditionError(across), -1);
-    fleet.PublishNotice(across);  // slower, and the same bits
+    fleet.PublishNotice(across);  // slower, but the same bits
   }
   v1::CoordinatorMessage message;
   *message.mutable_assignment() = AssignmentOf(fleet);

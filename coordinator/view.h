@@ -1,4 +1,4 @@
-// A view: the members that are ready, with their ranks, coordinates and shares, in a new generation.
+// Views: the ready members, with their ranks, coordinates and shares, in a new generation.
 #ifndef ZEROFLEET_COORDINATOR_VIEW_H_
 #define ZEROFLEET_COORDINATOR_VIEW_H_
 
@@ -6,28 +6,29 @@
 
 namespace zerofleet::coordinator {
 
-// If every place is taken, every member ready, no commit of an earlier view to be waited for (outlived_commit.h), and
-// no running fleet to be expected back (adoption.h): puts the members in rank order and sends each its Assignment. In a
-// recovery, those who had a rank keep it.
+// Forms the view if every place is taken, every member is ready, no earlier view's commit is awaited
+// (outlived_commit.h) and no running fleet is expected back (adoption.h): puts the members in rank order and sends each
+// its Assignment. In a recovery, members that had a rank keep it.
 //
-// The team is parallel.team where that is a number. Where it is auto, a run keeps the team it was first formed with,
-// which its newest checkpoint tells, whatever its nodes and its world size are now; a run that begins takes AutoTeam's.
+// The team is parallel.team if that is a number. If it is auto, a run keeps the team with which it was first formed,
+// which is in its newest checkpoint, whatever its nodes and world size are now; a new run takes AutoTeam's.
 void FormViewIfComplete(Fleet& fleet, double now);
 
-// The next generation, made durable before anything that follows.
+// Begins the next generation, which is made durable before any output that follows.
 void NewGeneration(Fleet& fleet);
 
-// The view that the fleet's members make, which are in rank order.
+// The view of the fleet's members, which must be in rank order.
 View ViewOf(const Fleet& fleet);
-// The same, of members whose nodes are known by their numbers only, by rank.
+// The same if only the members' node numbers are known, by rank.
 View ViewOf(const Fleet& fleet, const std::vector<int>& nodes);
-// What all members are told of their view; without what differs between its receivers. In a large view it does not name
-// the members, or what all are told would grow with the square of their number.
+// The part of the Assignment that is the same for all receivers. In a large view it does not name the members, since
+// the total size would grow with the square of their number.
 v1::Assignment AssignmentOf(const Fleet& fleet);
-// How to reach some of the others in its view.
+// Answers with how to reach the requested members of the view.
 void OnPeersWanted(Fleet& fleet, const Member& member, const v1::PeersWanted& wanted);
 
-// Gives the member the lowest rank that is free in a recovery, if it is known yet.
+// Gives the member a free rank in a recovery: the one that it had before, if that is free, else the lowest. Does
+// nothing if free ranks are not known yet.
 void TakePlace(Fleet& fleet, Member& member);
 
 // A member has built its part of the view. All must have built the same layout and the same schedule of collectives,

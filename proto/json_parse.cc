@@ -79,8 +79,7 @@ class StrictBuilder : public nlohmann::json_sax<json> {
   int64_t keys_seen_ = 0;
   json root_;
   json* place_ = &root_;     // the value that was put last; in an object, where the next value goes
-  std::vector<json*> open_;  // the open objects and arrays, outermost first; an array grows only while it is the
-                             // innermost
+  std::vector<json*> open_;  // open objects and arrays, outermost first; an array grows only as the innermost
   std::string error_;
 };
 
