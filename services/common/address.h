@@ -20,7 +20,7 @@ struct Address {
 // Parses "host:1234", "10.0.0.1:1234" or "[::1]:1234". InvalidArgument says what is wrong and what would be right.
 absl::StatusOr<Address> ParseAddress(const std::string& text);
 
-// This machine's name, as the operating system has it.
+// This machine's name, as the operating system reports it.
 std::string HostName();
 
 // Whether `text` is an IPv4 or IPv6 address, the latter without brackets.
@@ -31,8 +31,8 @@ bool IsIpAddress(const std::string& text);
 std::string AddressOfPeer(const std::string& peer);
 
 // Why this process cannot listen on `address`: tries it, and returns FailedPrecondition with the address and the
-// operating system's reason. Asked after a server's own attempt has failed, because libraries keep the reason to
-// themselves.
+// operating system's reason. Call it after a server's own attempt has failed, because libraries do not pass the reason
+// on.
 absl::Status CannotListen(const Address& address);
 
 }  // namespace zerofleet::services

@@ -1,4 +1,4 @@
-// Addresses that parse, and the one line each of those that do not.
+// Addresses that parse, and one line for each that does not.
 #include "services/common/address.h"
 
 #include "gmock/gmock.h"
@@ -49,7 +49,7 @@ TEST(Address, IsFoundInTheNameOfAPeer) {
 }
 
 TEST(Address, SaysWhyItCannotListen) {
-  const absl::Status elsewhere = CannotListen({"192.0.2.1", 7070});  // TEST-NET-1: no machine's own
+  const absl::Status elsewhere = CannotListen({"192.0.2.1", 7070});  // TEST-NET-1: no machine has it
   EXPECT_EQ(elsewhere.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(elsewhere.message()), HasSubstr("192.0.2.1:7070: Cannot assign"));
 }

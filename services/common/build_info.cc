@@ -36,7 +36,7 @@ std::string BuildIdInNotes(const char* notes, size_t bytes) {
   return "";
 }
 
-// The object that this code is in: the executable, or a library that another program has loaded.
+// Whether `address` lies in `object`, an executable or a shared library.
 bool Contains(const dl_phdr_info& object, ElfW(Addr) address) {
   for (int i = 0; i < object.dlpi_phnum; ++i) {
     const ElfW(Phdr)& segment = object.dlpi_phdr[i];
@@ -46,6 +46,7 @@ bool Contains(const dl_phdr_info& object, ElfW(Addr) address) {
   return false;
 }
 
+// Stores the build id of the object that this code is in: the executable, or a library that another program has loaded.
 // A non-zero return ends the walk of dl_iterate_phdr.
 int VisitOurs(dl_phdr_info* object, size_t, void* result) {
   if (!Contains(*object, reinterpret_cast<ElfW(Addr)>(&VisitOurs))) return 0;

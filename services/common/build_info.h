@@ -8,7 +8,7 @@ namespace zerofleet::services {
 
 struct BuildInfo {
   std::string version;   // "0.2.0"
-  std::string revision;  // of the source tree when it was configured; "unknown" outside a git checkout
+  std::string revision;  // the source tree's when it was configured; "unknown" outside a git checkout
   std::string build_id;  // the linker's digest of the executable (its GNU build-id note), in hexadecimal
   bool cuda = false;     // built with the GPU path
 };

@@ -1,8 +1,8 @@
 // Logs as JSON, one object a line on stderr: time, level, rank, generation, step, trace_id, message; docs/logs.md
 // and docs/log.schema.json are the schema.
 //
-// A Logger is passed to who needs one. What is not known yet (a worker's rank before its assignment, a coordinator's
-// always) is null.
+// A Logger is passed to the code that needs it. What is not known yet (a worker's rank before its assignment, a
+// coordinator's rank always) is null.
 #ifndef ZEROFLEET_SERVICES_COMMON_LOGGING_H_
 #define ZEROFLEET_SERVICES_COMMON_LOGGING_H_
 
@@ -29,12 +29,12 @@ absl::StatusOr<LogLevel> LogLevelFromFlagOrEnvironment(const std::string& flag);
 class Logger {
  public:
   explicit Logger(LogLevel level);                                // to stderr
-  Logger(LogLevel level, std::ostream& out, const Clock& clock);  // borrowed
+  Logger(LogLevel level, std::ostream& out, const Clock& clock);  // `out` and `clock` are borrowed
   ~Logger();
   Logger(const Logger&) = delete;
   Logger& operator=(const Logger&) = delete;
 
-  // What the following lines say of this process.
+  // What the lines from now on say about this process.
   void SetRank(int rank);
   void SetGeneration(uint64_t generation);
   void SetStep(int64_t step);

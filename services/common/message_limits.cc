@@ -16,9 +16,9 @@ namespace {
 
 using Body = v1::WorkerMessage::BodyCase;
 
-constexpr size_t kMostText = 2048;  // bytes of a message for people
-// A shard record's parts: what does not depend on the model, mostly the list of data files (data::kMostListedBytes),
-// and for each layer a dozen tensors of some 80 bytes and a range.
+constexpr size_t kMostText = 2048;  // bytes of a text for people
+// The parts of a shard record: a fixed part, mostly the list of data files (data::kMostListedBytes), and for each layer
+// a dozen tensors of some 80 bytes and a range.
 constexpr int64_t kShardRecordBytes = 512 << 10, kShardRecordBytesPerLayer = 2 << 10, kMostShardRecordBytes = 24 << 20;
 
 struct SizeLimit {
@@ -36,12 +36,12 @@ constexpr SizeLimit kSizeLimits[] = {
     {Body::kEvent, "Event", 16 << 10},
     {Body::kShardWritten, "ShardWritten", kMostShardRecordBytes},
     {Body::kFailure, "Failure", 64 << 10},
-    {Body::kFinished, "Finished", 256 << 10},  // a rank's report
+    {Body::kFinished, "Finished", 256 << 10},  // holds a rank's report
     {Body::kStopRequested, "StopRequested", 1 << 10},
     {Body::BODY_NOT_SET, "a message without a body", 1 << 10},
 };
 
-constexpr size_t kMostHostName = 253;  // the longest name DNS allows
+constexpr size_t kMostHostName = 253;  // the longest name that DNS allows
 
 struct HelloLimit {
   const char* name;
@@ -180,7 +180,7 @@ void CutTexts(v1::WorkerMessage& message) {
   }
 }
 
-// Control characters in both of their ranges: terminals act on U+0080 to U+009F too.
+// Whether it is a control character of either range: terminals act on U+0080 to U+009F too.
 bool IsControl(const std::string& text, size_t at, size_t length) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   if (length == 1) return absl::ascii_iscntrl(byte(at));

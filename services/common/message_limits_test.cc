@@ -1,4 +1,4 @@
-// What a hostile worker may send: sizes, names, texts.
+// Limits on what a hostile worker may send: sizes, names, texts.
 #include "services/common/message_limits.h"
 
 #include <cmath>
@@ -68,7 +68,7 @@ TEST(MessageLimits, WhatTheLargestFleetSaysPasses) {
 v1::ModelConfig LargestModel() {
   v1::ModelConfig model;
   model.set_family("gpt2");
-  model.set_layers(10'000);  // as many as a configuration may ask for
+  model.set_layers(10'000);  // the most that a configuration may have
   model.set_hidden(32);
   model.set_heads(1);
   model.set_kv_heads(1);
@@ -78,7 +78,7 @@ v1::ModelConfig LargestModel() {
   return model;
 }
 
-// Rank 0's, with all that a list of files may tell.
+// Rank 0's shard record, with the longest list of files.
 v1::WorkerMessage ShardOf(const v1::ModelConfig& model) {
   v1::WorkerMessage message;
   message.set_generation(~uint64_t{0} >> 1);
@@ -136,7 +136,7 @@ TEST(MessageLimits, FactsAreFewShortAndPrintable) {
   }
 }
 
-// Every text at its limit, and as many entries as are taken.
+// Every text at its limit, and the most entries that are accepted.
 TEST(MessageLimits, TheLargestMessageOfEachKindIsTaken) {
   const std::string digest(128, 'd'), name(64, 'n'), unit(256, 'u'), path(4096, 'p'), failure(4096, 'e');
   std::vector<v1::WorkerMessage> messages(10);
@@ -262,7 +262,7 @@ TEST(MessageLimits, PrintableTextKeepsUtf8AndNothingATerminalObeys) {
   EXPECT_EQ(PrintableText("\xC2\x9B"
                           "31m",
                           100),
-            "?31m");  // CSI in one character
+            "?31m");  // CSI as one character
   EXPECT_EQ(PrintableText("\xff\xC3", 100), "??");
   EXPECT_EQ(PrintableText("abcdef", 3), "abc... (3 bytes more)");
 }

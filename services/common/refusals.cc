@@ -1,4 +1,4 @@
-// Counting and telling, within bounds; see refusals.h.
+// Counting and logging, within bounds; see refusals.h.
 #include "services/common/refusals.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What is told of refused clients; see refusals.h.
+// What is logged and counted about refused clients; see refusals.h.
 #include "services/common/refusals.h"
 
 #include <gmock/gmock.h>
@@ -51,7 +51,7 @@ TEST_F(RefusalsTest, WhoKnocksWithoutPauseIsCountedButDoesNotFillTheLog) {
       "refused a client's TLS handshake: it has shown no certificate; 980 more were refused since the line before");
   clock_.Advance(3600);
   for (int i = 0; i < 100; ++i) refusals_.AddHandshake("it has shown no certificate");
-  EXPECT_EQ(lines_.size(), 41u);  // an hour of quiet saves up no more than at the start
+  EXPECT_EQ(lines_.size(), 41u);  // a quiet hour allows no larger burst than at the start
 }
 
 TEST_F(RefusalsTest, NothingIsToldOnceTheServerIsGone) {

@@ -1,4 +1,4 @@
-// See trace.h.
+// Making and parsing traceparents; see trace.h.
 #include "services/common/trace.h"
 
 #include <sys/random.h>
@@ -44,7 +44,7 @@ std::string TraceIdIn(std::string_view traceparent) {
   if (traceparent.size() < kLength || traceparent[2] != '-' || traceparent[35] != '-' || traceparent[52] != '-')
     return "";
   const std::string_view version = traceparent.substr(0, 2), span = traceparent.substr(36, kSpanDigits);
-  // A later version may say more after another hyphen; this one may not.
+  // A later version may have more after another hyphen; version 00 may not.
   if (!IsHex(version) || version == "ff" || !IsHex(span) || IsZero(span) || !IsHex(traceparent.substr(53, 2)))
     return "";
   if (traceparent.size() > kLength && (version == "00" || traceparent[kLength] != '-')) return "";

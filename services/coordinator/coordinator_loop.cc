@@ -16,12 +16,12 @@ namespace {
 
 constexpr absl::Duration kTick = absl::Milliseconds(100);
 constexpr absl::Duration kPersistPause = absl::Milliseconds(100);
-// Outputs that wait for storage which does not answer: minutes of a small fleet's, and what a fleet of any size is told
-// of a view that forms, is lost with all its ranks, and is told to end.
+// The most outputs that may wait for storage that does not answer: enough for minutes of a small fleet, and for all
+// that a fleet of any size is sent when a view forms, is lost with all its ranks, and is told to end.
 constexpr size_t kMostOutputs = 65'536, kMostOutputsOfAMember = 12;
 constexpr size_t kMostLogLine = 2048;  // bytes; a manifest's tensor table alone can be 100 KB
 
-// What happens every step, and the parts of a commit, are for debugging; the rest tells the run's story.
+// Outputs of every step and the parts of a commit are logged for debugging only; the others are the run's history.
 struct IsRoutine {
   bool operator()(const coordinator::SendTo& send) const {
     return send.message->checkpoint().committed() || send.message->has_peers();
@@ -38,22 +38,23 @@ struct IsRoutine {
   bool operator()(const coordinator::EndRun&) const { return false; }
 };
 
-// Whether an output must be dropped when the state before it could not be saved: all but the end of a failed run.
+// Whether an output must be dropped if the state before it could not be saved: all but the end of a failed run.
 bool RestsOnState(const coordinator::Output& output) {
   const auto* send = std::get_if<coordinator::SendTo>(&output.action);
   return send != nullptr ? !send->message->has_refused()
                          : std::holds_alternative<coordinator::WriteManifest>(output.action);
 }
 
-// In a large fleet what is sent to each member is not the run's story, either: that has a line per view, not per rank.
+// In a large fleet messages to each member are logged for debugging only, too: the history has a line per view, not per
+// rank.
 LogLevel LevelOf(const coordinator::Output& output, bool is_large) {
   const auto* send = std::get_if<coordinator::SendTo>(&output.action);
   const bool of_one_rank = is_large && send != nullptr && !send->message->has_refused();
   return of_one_rank || std::visit(IsRoutine(), output.action) ? LogLevel::kDebug : LogLevel::kInfo;
 }
 
-// Where a test may end the coordinator: before it takes a message of a worker in,
-// NOLINTBEGIN(bugprone-branch-clone): the branches differ where kill points are built
+// Kill points before the coordinator takes in a worker's message, NOLINTBEGIN(bugprone-branch-clone): the branches
+// differ where kill points are built
 void PassKillPoints(const v1::WorkerMessage& message) {
   using Body = v1::WorkerMessage::BodyCase;
   switch (message.body_case()) {
@@ -70,7 +71,7 @@ void PassKillPoints(const v1::WorkerMessage& message) {
   }
 }
 
-// and before it sends one.
+// and kill points before it sends a message.
 void PassKillPoints(const v1::CoordinatorMessage& message) {
   using Body = v1::CoordinatorMessage::BodyCase;
   switch (message.body_case()) {
@@ -129,7 +130,7 @@ absl::StatusOr<coordinator::MemberId> CoordinatorLoop::OpenSession(SessionSink* 
   }
   ++silent_;
   sessions_[++last_member_] = {sink, clock_.MonotonicSeconds()};
-  if (end_ && !end_->ok()) sink->Close();  // came after the run
+  if (end_ && !end_->ok()) sink->Close();  // the run is over
   return last_member_;
 }
 
@@ -139,7 +140,7 @@ void CoordinatorLoop::Receive(coordinator::MemberId member, v1::WorkerMessage me
     auto session = sessions_.find(member);
     if (session != sessions_.end() && !std::exchange(session->second.has_spoken, true)) {
       --silent_;
-      // It has said who it is, so that it reads the answer: an answer to nobody's question could end the stream first.
+      // Complete is sent only after a Hello: before that, the worker may not read yet, and the stream could end first.
       if (end_ && end_->ok() && message.has_hello()) return TellComplete(*session->second.sink);
     }
   }
@@ -162,7 +163,7 @@ void CoordinatorLoop::ForgetSession(coordinator::MemberId member) {
   absl::MutexLock lock(&sessions_mutex_);
   const auto session = sessions_.find(member);
   if (session == sessions_.end()) return;
-  const Session& forgotten = session->second;  // which stays in its place, whatever comes meanwhile
+  const Session& forgotten = session->second;  // a reference stays valid if others are added meanwhile
   auto returned = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sessions_mutex_) { return lent_ != forgotten.sink; };
   sessions_mutex_.Await(absl::Condition(&returned));
   if (!forgotten.has_spoken) --silent_;
@@ -261,7 +262,7 @@ absl::Status CoordinatorLoop::Do(coordinator::SendTo& send) {
   return absl::OkStatus();
 }
 
-// After it was logged, so that no log has the key.
+// Called after the message was logged, so that no log has the key.
 void CoordinatorLoop::GiveKeyAndTrace(coordinator::SendTo& send) {
   if (view_key_.empty() || send.message->generation() != view_key_generation_) {
     view_key_ = MakeToken();
@@ -299,8 +300,8 @@ absl::Status CoordinatorLoop::Do(coordinator::PublishEvent& publish) {
   return absl::OkStatus();
 }
 
-// A directory that was removed under the write is made anew by the next one, and a full disk may have room again.
-// A write that hangs is not tried again.
+// Retries: a directory that was removed during the write is created again by the next one, and a full disk may have
+// room again. A write that hangs is not retried.
 absl::Status CoordinatorLoop::Do(coordinator::PersistState& persist) {
   const auto save = [&] {
     return storage_calls_.Run(absl::StrCat("the write of ", hooks_.state_path),
@@ -324,7 +325,8 @@ absl::Status CoordinatorLoop::Do(coordinator::SetAside& aside) {
                             [this, path = aside.path] { return hooks_.set_aside(path); });
 }
 
-// Not by this thread: the next view's assignments are behind it, and the records of a large fleet are megabytes.
+// The storing thread writes it, not this one: the next view's assignments wait behind it, and a large fleet's records
+// are megabytes.
 absl::Status CoordinatorLoop::Do(coordinator::KeepFlight& keep) {
   absl::MutexLock lock(&mutex_);
   std::erase_if(saves_, [](const Save& save) { return std::holds_alternative<coordinator::KeepFlight>(save); });
@@ -353,8 +355,8 @@ absl::Status CoordinatorLoop::Do(coordinator::EndRun& end) {
   return absl::OkStatus();
 }
 
-// What was decided on the strength of a state that is not durable is dropped, the run's completion included. A run that
-// has failed already ends with the reason it has.
+// Outputs that depend on a state that is not durable are dropped, the run's completion included. A run that has failed
+// already keeps its reason.
 void CoordinatorLoop::OnStorageFailure(const absl::Status& status) {
   if (coordinator_.fleet().phase == coordinator::Phase::kFailed) {
     std::erase_if(outputs_, RestsOnState);
@@ -423,7 +425,7 @@ void CoordinatorLoop::CarryOutUntilShutDown() {
   while (true) {
     mutex_.Await(absl::Condition(this, &CoordinatorLoop::output_due));
     if (outputs_.empty()) return;  // shutting down
-    // All that is there: the messages to a large fleet, without the lock that its answers need.
+    // Takes all outputs at once, so that the messages to a large fleet are sent without the lock that its answers need.
     std::deque<coordinator::Output> taken = std::exchange(outputs_, {});
     mutex_.Unlock();
     absl::Status status;

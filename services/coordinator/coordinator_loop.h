@@ -1,8 +1,9 @@
-// Runs the pure coordinator: one lock around it, a thread that lets time pass, one that carries its outputs out in
-// order, and one that stores: commits checkpoints or discards them, keeps flight records. Knows nothing of gRPC.
+// Runs the pure coordinator: one lock around it, a thread that sends it ticks, a thread that carries its outputs out in
+// order (the carrier), and a thread that stores: commits checkpoints or discards them, keeps flight records. Knows
+// nothing about gRPC.
 //
-// Under the lock there is only the decision: sending, publishing, logging and storage happen on the carrier's thread,
-// so that a slow disk or peer delays no heartbeat.
+// Only decisions are made under the lock: sending, publishing, logging and storage happen on other threads, so that a
+// slow disk or peer delays no heartbeat.
 #ifndef ZEROFLEET_SERVICES_COORDINATOR_COORDINATOR_LOOP_H_
 #define ZEROFLEET_SERVICES_COORDINATOR_COORDINATOR_LOOP_H_
 
@@ -30,44 +31,44 @@
 
 namespace zerofleet::services {
 
-// A worker's session as the loop sees it. Calls only start what they do.
+// A worker's session as the loop sees it. The calls only start an operation and return.
 class SessionSink {
  public:
   virtual ~SessionSink() = default;
   virtual void Send(std::shared_ptr<const v1::CoordinatorMessage> message) = 0;
   virtual void Close() = 0;                             // once everything sent has left
-  virtual void Refuse(const absl::Status& status) = 0;  // at once; nothing is owed to it
+  virtual void Refuse(const absl::Status& status) = 0;  // at once; nothing else is sent to it
 };
 
-// What the loop asks of the world; each may block for as long as storage takes.
+// What the loop needs from outside. A hook may block for as long as storage takes, unless its comment says otherwise.
 struct CoordinatorHooks {
   std::function<absl::Status(const coordinator::CoordinatorState&)> persist;
-  std::string state_path;  // where, for people
-  // How long a state that cannot be saved is tried again: nothing that rests on it is carried out meanwhile.
+  std::string state_path;  // where persist writes, for messages
+  // How long saving the state is retried; outputs that depend on the state wait meanwhile.
   absl::Duration persist_patience = absl::Seconds(10);
   // Moves a damaged step directory out of the way.
   std::function<absl::Status(const std::string&)> set_aside;
-  // Keeps what the ranks of a lost view were doing. What cannot be kept is a warning in the log.
+  // Stores what the ranks of a lost view were doing. A failure is only a warning in the log.
   std::function<absl::Status(const v1::Flight&)> keep_flight;
   // Commits a checkpoint. Called from a thread of its own.
   std::function<absl::StatusOr<coordinator::CommittedStep>(const v1::CheckpointManifest&)> commit;
-  // Removes what a failed save left, as far as it can. From the same thread as commits, one at a time.
+  // Removes what a failed save left, as far as possible. Called from the same thread as `commit`, one at a time.
   std::function<void(const coordinator::DiscardSave&)> discard;
-  // Reads a checkpoint, and says whether it is whole. From the same thread.
+  // Reads a checkpoint, and says whether it is whole. Called from the same thread as `commit`.
   std::function<absl::Status(const coordinator::VerifyCheckpoint&)> verify;
-  // Grows while a commit or a removal gets on. Called with the lock: quick.
+  // Grows while a commit or a reading makes progress. Called with the lock held, so it must be quick.
   std::function<int64_t()> stored_bytes = [] { return int64_t{0}; };
-  // Looks at the state, for metrics; every tick and at the end. Called with the lock: quick.
+  // Reads the state, for metrics; called at every tick and at the end, with the lock held, so it must be quick.
   std::function<void(const coordinator::Fleet&, double now)> observe;
-  // Whether a line of this level is wanted, and one line for the log: an output with its reason.
+  // Whether lines of this level are logged, and the sink for a line: an output with its reason, or a warning.
   std::function<bool(LogLevel)> logs;
   std::function<void(LogLevel, const std::string& line)> log;
-  // The trace id of what follows; called with a lock: quick.
+  // Takes the trace id from here on. Called with a lock held, so it must be quick.
   std::function<void(const std::string& trace_id)> traced = [](const std::string&) {};
 };
 
-// A session has this long to say Hello. So many sessions may be without one at a time, beside those of the workers and
-// spares that the run has, which may all come at once.
+// A session has this long to send Hello. This many sessions may be without one at a time, on top of one for each worker
+// and spare of the run, since all of these may connect at once.
 inline constexpr double kHelloSeconds = 10;
 inline constexpr size_t kMostSilentSessions = 32;
 
@@ -77,10 +78,10 @@ class CoordinatorLoop {
   CoordinatorLoop(coordinator::FleetParameters parameters, CoordinatorHooks hooks, const Clock& clock);
   ~CoordinatorLoop();  // joins the threads; sessions must be gone
 
-  // Time begins to pass, and outputs to be carried out.
+  // Starts the ticks, and carrying outputs out.
   void StartThreads();
 
-  // ResourceExhausted if too many sessions have not said Hello yet; the sink is then unknown to the loop.
+  // ResourceExhausted if too many sessions have not sent Hello yet; the loop does not keep the sink then.
   absl::StatusOr<coordinator::MemberId> OpenSession(SessionSink* sink);
   void Receive(coordinator::MemberId member, v1::WorkerMessage message);
   void SessionEnded(coordinator::MemberId member, const std::string& cause);  // nothing more will be received
@@ -91,9 +92,10 @@ class CoordinatorLoop {
   void Abandon(const std::string& reason);
   void StorageIsLost(const absl::Status& status);
   void NoteStorage(const std::string& message, bool emptied);  // coordinator::StorageNotice
-  void Warn(const std::string& line);                          // for the log alone; never waits for it
+  void Warn(const std::string& line);                          // only into the log; does not wait for it
   v1::GetStatusResponse GetStatus(const v1::GetStatusRequest& request = {});
-  // The trace id that a worker's call carries: what a coordinator that adopts a running view takes over.
+  // Takes over the trace id that a worker's call carries, if there is none yet: a coordinator that adopts a running
+  // view keeps the view's id.
   void NoteTrace(const std::string& trace_id);
   EventLog& events() { return events_; }
   int world_size();
@@ -114,7 +116,7 @@ class CoordinatorLoop {
   void StepLocked(const coordinator::CoordinatorEvent& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CarryOut(coordinator::Output& output) ABSL_LOCKS_EXCLUDED(mutex_, sessions_mutex_);
   absl::Status Do(coordinator::SendTo& send);
-  // The key and the trace id of its view into an assignment that is about to be sent.
+  // Puts the view's key and trace id into an assignment that is about to be sent.
   void GiveKeyAndTrace(coordinator::SendTo& send);
   void SetTrace(const std::string& trace_id) ABSL_LOCKS_EXCLUDED(trace_mutex_);
   std::string trace_id() ABSL_LOCKS_EXCLUDED(trace_mutex_);
@@ -130,14 +132,14 @@ class CoordinatorLoop {
   absl::Status Do(coordinator::EndRun& end);
   void OnStorageFailure(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CloseAll(const absl::Status& end);
-  void TellOfStorage(const std::string& line);  // at once: the carrier waits for that storage
+  void TellOfStorage(const std::string& line);  // at once, since the carrier waits for that storage
   void RefuseTheSilent();
-  static void TellComplete(SessionSink& sink);  // for who comes after the run
+  static void TellComplete(SessionSink& sink);  // for a worker that connects after the run
   void Log(const coordinator::Output& output);
   void Observe() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TickUntilShutDown();
   void CarryOutUntilShutDown();
-  // Each answers with what the coordinator is to be told, if anything.
+  // Each returns the event for the coordinator, if there is one.
   std::optional<coordinator::CoordinatorEvent> Store(const coordinator::WriteManifest& write)
       ABSL_LOCKS_EXCLUDED(mutex_);
   std::optional<coordinator::CoordinatorEvent> Store(const coordinator::DiscardSave& discard)
@@ -159,7 +161,7 @@ class CoordinatorLoop {
   const Clock& clock_;
   const size_t most_silent_;
   const size_t most_outputs_;
-  const bool is_large_;  // so large that a line of the log for each rank is too much
+  const bool is_large_;  // so large that a log line per rank is too much
   EventLog events_;
   LogPump log_;
   StorageCalls storage_calls_;  // the carrier's
@@ -168,26 +170,27 @@ class CoordinatorLoop {
   coordinator::Coordinator coordinator_ ABSL_GUARDED_BY(mutex_);
   std::deque<coordinator::Output> outputs_ ABSL_GUARDED_BY(mutex_);  // decided, not carried out yet
   bool overflowed_ ABSL_GUARDED_BY(mutex_) = false;
-  // Bounded: CheckShard in coordinator/commit.cc; one verification; and the newest flight.
+  // Bounded: CheckShard in coordinator/commit.cc limits the commits, and there is at most one verification and one
+  // flight.
   using Save = std::variant<coordinator::WriteManifest, coordinator::DiscardSave, coordinator::VerifyCheckpoint,
                             coordinator::KeepFlight>;
   std::deque<Save> saves_ ABSL_GUARDED_BY(mutex_);
-  int64_t stored_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // that the coordinator has been told of
+  int64_t stored_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // as of the last StorageProgress
   bool shutting_down_ ABSL_GUARDED_BY(mutex_) = false;
   bool abandoned_ ABSL_GUARDED_BY(mutex_) = false;
 
-  // Never held together with the one above.
+  // Never held together with mutex_.
   absl::Mutex sessions_mutex_;
   std::unordered_map<coordinator::MemberId, Session> sessions_ ABSL_GUARDED_BY(sessions_mutex_);
-  // The sink to which the carrier sends just now, without the lock: sending is a system call, and every message that
-  // comes in looks for its session. Changed by the carrier alone, with the lock.
+  // The sink that the carrier is using without the lock, since sending is a system call and every message that arrives
+  // needs the lock to find its session. Only the carrier changes it, with the lock held.
   SessionSink* lent_ = nullptr;
   absl::Mutex trace_mutex_;
-  std::string trace_id_ ABSL_GUARDED_BY(trace_mutex_);  // of the newest view; empty before the first
-  // The key of the newest view; used by the carrier's thread alone.
+  std::string trace_id_ ABSL_GUARDED_BY(trace_mutex_);  // the newest view's; empty before the first
+  // The newest view's key; used only by the carrier's thread.
   std::string view_key_;
   uint64_t view_key_generation_ = 0;
-  size_t silent_ ABSL_GUARDED_BY(sessions_mutex_) = 0;  // sessions that have not spoken
+  size_t silent_ ABSL_GUARDED_BY(sessions_mutex_) = 0;  // how many sessions have not spoken
   coordinator::MemberId last_member_ ABSL_GUARDED_BY(sessions_mutex_) = 0;
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(sessions_mutex_);
 

@@ -69,7 +69,7 @@ class Sink : public SessionSink {
   absl::Mutex mutex_;
   std::map<v1::CoordinatorMessage::BodyCase, int> sent_ ABSL_GUARDED_BY(mutex_);
   absl::Status refused_ ABSL_GUARDED_BY(mutex_);
-  std::string key_ ABSL_GUARDED_BY(mutex_), trace_id_ ABSL_GUARDED_BY(mutex_);  // of the newest view
+  std::string key_ ABSL_GUARDED_BY(mutex_), trace_id_ ABSL_GUARDED_BY(mutex_);  // the newest view's
 };
 
 class CoordinatorLoopTest : public testing::Test {
@@ -112,7 +112,7 @@ class CoordinatorLoopTest : public testing::Test {
     message.set_generation(generation_);
     loop_->Receive(member_, std::move(message));
   }
-  // One worker, up to its Ready, which forms the fleet.
+  // A single worker joins and sends Ready, which forms the fleet.
   void Join() {
     member_ = loop_->OpenSession(&sink_).value();
     v1::WorkerMessage message;
@@ -122,7 +122,7 @@ class CoordinatorLoopTest : public testing::Test {
     Say(message);
     generation_ = 1;
   }
-  // Until it is asked to load.
+  // Up to its Load.
   void Enter() {
     Join();
     ASSERT_TRUE(sink_.Await(v1::CoordinatorMessage::kAssignment));
@@ -160,8 +160,8 @@ class CoordinatorLoopTest : public testing::Test {
     Say(message);
   }
 
-  // In steps that are no delay of the coordinator's own: each ends with a tick that began in it, which the next one to
-  // be observed may not have.
+  // Advances in steps too small to count as the coordinator's own delay. Each step waits for a tick that began within
+  // it; the first tick to be observed may have begun earlier.
   void PassInSteps(int steps, double seconds, const std::function<void()>& in_each) {
     for (int i = 0; i < steps; ++i) {
       clock_.Advance(seconds);
@@ -183,7 +183,7 @@ class CoordinatorLoopTest : public testing::Test {
   std::unique_ptr<CoordinatorLoop> loop_;
 };
 
-// Not as one that is refused, whose worker would end: as one that a network breaks.
+// The session ends like one that a network breaks, not like a refused one, whose worker would end.
 TEST_F(CoordinatorLoopTest, ASessionThatIsGivenUpInASilenceOfAllIsUnavailable) {
   Start();
   Train();
@@ -194,7 +194,8 @@ TEST_F(CoordinatorLoopTest, ASessionThatIsGivenUpInASilenceOfAllIsUnavailable) {
   EXPECT_EQ(sink_.Count(v1::CoordinatorMessage::kRefused), 0);
 }
 
-// What the largest fleet is told of a view that forms, and of the loss of all but one, may wait for storage together.
+// All messages to the largest fleet about a view that forms, and about the loss of all but one, may wait for storage
+// together.
 TEST_F(CoordinatorLoopTest, TheLargestFleetMayBeLostWhileStorageIsSlow) {
   constexpr int kMembers = 16'384;
   absl::Notification answers;
@@ -320,7 +321,7 @@ TEST_F(CoordinatorLoopTest, SlowStorageDelaysNoMessageAndNothingIsToldBeforeItIs
 
 TEST_F(CoordinatorLoopTest, AStateThatCannotBeSavedForAMomentEndsNothingAndNothingIsToldBeforeItIs) {
   hooks_.persist_patience = kPatience;
-  int tries = 0;  // of the carrier alone
+  int tries = 0;  // used only by the carrier
   hooks_.persist = [&](const coordinator::CoordinatorState&) {
     EXPECT_EQ(sink_.Count(v1::CoordinatorMessage::kAssignment), 0);
     return ++tries < 3 ? absl::NotFoundError("the directory was removed") : absl::OkStatus();
@@ -345,7 +346,7 @@ TEST_F(CoordinatorLoopTest, AStateThatCannotBeSavedFailsARunThatWouldHaveEnded) 
   Train();
   SaveStep1();
   ASSERT_TRUE(committing.WaitForNotificationWithTimeout(kPatience));
-  FinishStep1();  // completion now waits for the commit alone, and comes with the state that cannot be saved
+  FinishStep1();  // completion now waits only for the commit, and depends on the state that cannot be saved
   finished.Notify();
   const absl::Status end = loop_->WaitForEnd();
   EXPECT_EQ(end.code(), absl::StatusCode::kResourceExhausted) << end;
@@ -356,7 +357,7 @@ TEST_F(CoordinatorLoopTest, AStateThatCannotBeSavedFailsARunThatWouldHaveEnded) 
 
 // On a dead mount the write does not return.
 TEST_F(CoordinatorLoopTest, AStateThatHangsIsNamedAndThenEndsTheRun) {
-  // The first two are the thread's that writes, which may outlive this test's wait for it.
+  // The writing thread shares the first two, since it may outlive this test's wait.
   const auto saving = std::make_shared<absl::Notification>(), returns = std::make_shared<absl::Notification>();
   absl::Notification named;
   parameters_.config.mutable_checkpoint()->set_stall_timeout_seconds(1);
@@ -364,7 +365,7 @@ TEST_F(CoordinatorLoopTest, AStateThatHangsIsNamedAndThenEndsTheRun) {
   hooks_.persist_patience = kPatience;
   hooks_.state_path = "state/coordinator.json";
   hooks_.persist = [saving, returns](const coordinator::CoordinatorState&) {
-    saving->Notify();  // once: it is not tried again
+    saving->Notify();  // only once: a hanging write is not retried
     returns->WaitForNotification();
     return absl::OkStatus();
   };
@@ -380,7 +381,7 @@ TEST_F(CoordinatorLoopTest, AStateThatHangsIsNamedAndThenEndsTheRun) {
   });
   Join();
   ASSERT_TRUE(saving->WaitForNotificationWithTimeout(kPatience));
-  // Whatever the clock does between two ticks counts for a second here, and for nothing with the fleet.
+  // Any jump of the clock between two ticks counts as one second here, and as nothing for the fleet.
   while (!named.WaitForNotificationWithTimeout(absl::Milliseconds(10))) clock_.Advance(100);
   EXPECT_EQ(loop_->GetStatus().phase(), "loading");
   EXPECT_EQ(sink_.Count(v1::CoordinatorMessage::kAssignment), 0);
@@ -398,7 +399,7 @@ TEST_F(CoordinatorLoopTest, AStateThatHangsIsNamedAndThenEndsTheRun) {
   follows.join();
 }
 
-// Reading a large checkpoint takes minutes, and nothing waits for it but the verdict.
+// Reading a large checkpoint takes minutes, and only the verdict waits for it.
 TEST_F(CoordinatorLoopTest, ACheckpointIsVerifiedWithoutTheLock) {
   absl::Notification verifying, read;
   coordinator::VerifyCheckpoint asked;
@@ -437,7 +438,7 @@ TEST_F(CoordinatorLoopTest, ARunThatHasFailedTellsNobodyOfAStateThatCannotBeSave
   Start();
   Join();
   ASSERT_TRUE(saving.WaitForNotificationWithTimeout(kPatience));
-  loop_->Stop("an operator");  // fails the run, which has not begun to train
+  loop_->Stop("an operator");  // the run fails, since it has not begun to train
   failed.Notify();
   EXPECT_EQ(loop_->WaitForEnd().code(), absl::StatusCode::kCancelled);
   EXPECT_TRUE(sink_.Await(v1::CoordinatorMessage::kRefused));
@@ -446,7 +447,7 @@ TEST_F(CoordinatorLoopTest, ARunThatHasFailedTellsNobodyOfAStateThatCannotBeSave
 
 TEST_F(CoordinatorLoopTest, SessionsThatSayNothingAreBoundedInNumberAndTime) {
   Start();
-  std::vector<Sink> silent(kMostSilentSessions + 1);  // one is the run's worker
+  std::vector<Sink> silent(kMostSilentSessions + 1);  // one place is the run's worker's
   std::vector<coordinator::MemberId> members;
   for (Sink& sink : silent) members.push_back(loop_->OpenSession(&sink).value());
   EXPECT_EQ(loop_->OpenSession(&sink_).status().code(), absl::StatusCode::kResourceExhausted);
@@ -504,7 +505,7 @@ TEST_F(CoordinatorLoopTest, StepsAreLoggedForDebuggingOnlyAndLinesAreBounded) {
   EXPECT_EQ(debug.size(), 5u) << all;
 }
 
-// A message that is slow to leave holds up nobody who has something to say, and its session is not forgotten under it.
+// A message that is slow to leave delays no other session, and its own session is not forgotten meanwhile.
 TEST_F(CoordinatorLoopTest, MessagesComeInWhileOneIsSent) {
   struct SlowSink : SessionSink {
     void Send(std::shared_ptr<const v1::CoordinatorMessage>) override {

@@ -1,5 +1,5 @@
-// A coordinator on the loopback against callers without the right to be there: every call with the right token, none, a
-// wrong one and the other role's; certificates with and without a role; messages that are too large.
+// A coordinator on the loopback and callers without access: every call with the right token, none, a wrong one and the
+// other role's; certificates with and without a role; messages that are too large.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -70,7 +70,7 @@ class CoordinatorSecurityTest : public testing::Test {
   std::unique_ptr<OperatorClient> Operator(const std::string& token, const TlsFiles& tls = {}) const {
     return OperatorClient::Create(address(), tls, token).value();
   }
-  // What becomes of a Stop call.
+  // The result of a Stop call.
   absl::Status Stop(const std::string& token, const TlsFiles& tls = {}) const {
     return Operator(token, tls)->Stop("test", kPatienceSeconds);
   }
@@ -87,7 +87,7 @@ class CoordinatorSecurityTest : public testing::Test {
     if (!sent.ok()) return sent;
     return (*session)->Receive(kPatienceSeconds).status();
   }
-  // The end of a watch that is refused; the run's end otherwise.
+  // How a watch ends: refused, or with the run.
   absl::Status Watch(const std::string& token) const {
     return Operator(token)->Watch([](const v1::Event&) {});
   }
@@ -134,7 +134,7 @@ TEST_F(CoordinatorSecurityTest, TokensKeepStrangersAndTheOtherRoleOut) {
     EXPECT_EQ(Stop(token).code(), absl::StatusCode::kFailedPrecondition) << token;
     EXPECT_EQ(Watch(token).code(), absl::StatusCode::kFailedPrecondition) << token;
   }
-  EXPECT_TRUE(Operator("")->GetStatus(kPatienceSeconds).ok());  // for everybody
+  EXPECT_TRUE(Operator("")->GetStatus(kPatienceSeconds).ok());  // open to everybody
   EXPECT_EQ(Operator("")->GetStatus(kPatienceSeconds)->phase(), "forming");
   EXPECT_TRUE(Join(kWorkerToken).ok());
   EXPECT_TRUE(Stop(kOperatorToken).ok());
@@ -143,7 +143,7 @@ TEST_F(CoordinatorSecurityTest, TokensKeepStrangersAndTheOtherRoleOut) {
   for (const char* counted : {"{cause=\"token\"} 6\n", "{cause=\"role\"} 3\n", "{cause=\"certificate\"} 0\n"}) {
     EXPECT_THAT(metrics, HasSubstr(absl::StrCat("zerofleet_coordinator_refused_clients_total", counted)));
   }
-  server_.reset();  // which writes what is left of the log
+  server_.reset();  // writes the rest of the log
   const std::string told = log.str();
   EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 9) << told;
   EXPECT_THAT(told, HasSubstr("refused a call from 127.0.0.1: this call needs a worker's token; the one shown is an "
@@ -199,7 +199,7 @@ TEST_F(CoordinatorSecurityTest, WhatAWorkerReportsIsCutBeforeItIsPassedOn) {
   EXPECT_LT(end.message().size(), 2500u);
 }
 
-// One authority; certificates with names of the test's choice.
+// One authority, and certificates with names that a test chooses.
 class CoordinatorCertificatesTest : public CoordinatorSecurityTest {
  protected:
   static bool Shell(const std::string& command) {
@@ -244,13 +244,13 @@ TEST_F(CoordinatorCertificatesTest, RolesAreNamesInCertificates) {
 }
 
 TEST_F(CoordinatorCertificatesTest, AWorkerWithTheRightNameInAUriMayNotPoseAsTheCoordinator) {
-  options_.tls = Certificate("impostor", "IP:127.0.0.1,DNS:zerofleet-worker");  // a worker's certificate serves
+  options_.tls = Certificate("impostor", "IP:127.0.0.1,DNS:zerofleet-worker");  // a worker's certificate
   options_.access.worker_name = "spiffe://prod/trainer";
   Start();
   TlsFiles worker = Certificate("worker", "URI:spiffe://prod/trainer");
-  EXPECT_FALSE(Operator("", worker)->GetStatus(1).ok());  // it wants a server named zerofleet-coordinator
+  EXPECT_FALSE(Operator("", worker)->GetStatus(1).ok());  // this client requires a server named zerofleet-coordinator
   worker.server_name = "";
-  EXPECT_TRUE(Operator("", worker)->GetStatus(kPatienceSeconds).ok());  // the address's host is all that is asked
+  EXPECT_TRUE(Operator("", worker)->GetStatus(kPatienceSeconds).ok());  // this one requires only the address's host
   EXPECT_TRUE(Join("", worker).ok());
 }
 

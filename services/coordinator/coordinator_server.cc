@@ -21,22 +21,23 @@
 namespace zerofleet::services {
 namespace {
 
-// How long the last messages may take to leave, and the calls then cut off to end.
+// How long the last messages may take to leave (kDrain), a watcher to come, and calls to end after that.
 constexpr absl::Duration kDrain = absl::Seconds(5);
 constexpr absl::Duration kWatcherPatience = absl::Seconds(20);
 constexpr double kShutdownSeconds = 1;
-// A worker's session and the one before it, which may not be known to be gone yet, and an operator's call beside them.
+// A worker's session, its previous one, which may not be known to be gone yet, and operators' calls.
 constexpr size_t kConnectionsPerWorker = 4;
-// In a larger fleet the page does not show who owns what: that alone would be megabytes.
+// The page of a larger fleet does not show which rank owns what: that alone would be megabytes.
 constexpr int kMostRanksShown = 64;
 
-// A connection that broke sooner would end a rank that its heartbeats still have time to answer for.
+// At least the heartbeat timeout: a connection that broke sooner would end a rank that still has time to send a
+// heartbeat.
 int AnswerTimeoutMs(double heartbeat_timeout_seconds) {
   return std::max(kKeepaliveTimeoutMs, static_cast<int>(std::min(1000 * heartbeat_timeout_seconds, 2e9)));
 }
 
-// DataLoss, which is not tried again, if another coordinator has the checkpoint directory. Whatever else keeps that
-// from being known ends no run.
+// DataLoss, which is not retried, if another coordinator has the checkpoint directory. If that cannot be found out the
+// run goes on.
 absl::Status CheckNoOtherHolds(const CheckpointStore& store) {
   const absl::Status held = store.CheckHeld();
   return absl::IsAlreadyExists(held) ? absl::DataLossError(absl::StrCat("checkpoint.dir: ", held.message()))
@@ -44,8 +45,9 @@ absl::Status CheckNoOtherHolds(const CheckpointStore& store) {
 }
 
 // Where a lock does not keep a second coordinator out of the checkpoint directory, none keeps it out of a state
-// directory on the same file system: who has the one has the other. Looked at after the write, too, before anything
-// rests on it: whoever has begun since then has read what was written, or does not go on from it.
+// directory on the same file system: the holder of the one holds the other. Checked after the write, too, before
+// anything depends on it: a coordinator that begins after the second check reads what was written, and if one began
+// earlier, this one stops.
 absl::Status WriteSharedState(const std::string& dir, const coordinator::CoordinatorState& state,
                               const CheckpointStore& store) {
   ZF_RETURN_IF_ERROR(CheckNoOtherHolds(store));
@@ -114,10 +116,10 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(cons
   parameters.may_fall_back = plan.may_fall_back;
   parameters.unreadable = plan.unreadable;
   parameters.notices = std::move(plan.notices);
-  // They belong to the same run; a run that begins elsewhere leaves nothing out.
+  // They belong to the same run; a run that starts from elsewhere has no rollbacks, and another id.
   if (options.resume == "auto") parameters.rollbacks = std::move(state.rollbacks);
   if (options.resume == "auto") parameters.run_id = std::move(state.run_id);
-  if (parameters.run_id.empty()) parameters.run_id = NewTraceId();  // as random, and as long
+  if (parameters.run_id.empty()) parameters.run_id = NewTraceId();  // a trace id is as random and as long as a run id
   const bool all_committed =
       !parameters.candidates.empty() && parameters.candidates.front().step >= options.config.steps();
   parameters.ended_before = options.supervised && options.resume == "auto" && all_committed;
@@ -154,7 +156,7 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(cons
   grpc_options.turned_away = TurnedAwayTo(server->refusals_);
   const size_t members = options.config.parallel().workers() + options.config.restart().spares();
   grpc_options.most_connections += kConnectionsPerWorker * members;
-  grpc_options.most_per_address += kConnectionsPerWorker * members;  // all may be behind one address
+  grpc_options.most_per_address += kConnectionsPerWorker * members;  // all workers may be behind one address
   ZF_ASSIGN_OR_RETURN(server->server_, StartGrpcServer(grpc_options));
   server->loop_->StartThreads();
   server->directory_watch_ =

@@ -44,16 +44,16 @@ struct CoordinatorOptions {
   TlsFiles tls = {};                         // none: plaintext
   AccessOptions access = {};                 // who may join, watch and stop
   prometheus::Registry* registry = nullptr;  // borrowed; none: no metrics
-  // The process has a supervisor that starts it again: it stays after the run's end, and a run whose last step is
-  // committed has ended when it starts.
+  // The process has a supervisor that restarts it. So it stays after the run's end, and a run whose last step is
+  // committed counts as ended when the process starts.
   bool supervised = false;
-  // Whoever started this process is about to watch the run, and must hear of its end: one that ends before is kept for
-  // it.
+  // The process that started this one is about to watch the run and must learn of its end: if the run ends before that,
+  // the events are kept for it.
   bool watched = false;
-  Logger* logger = nullptr;             // borrowed; every output with its reason, one line each; none: no log
+  Logger* logger = nullptr;             // borrowed; gets every output with its reason, one line each; none: no log
   const Clock* clock = &Clock::Real();  // borrowed
-  absl::Duration directory_patience = absl::Seconds(2);        // for another run that is about to leave the directory
-  absl::Duration directory_check_interval = absl::Seconds(1);  // for a checkpoint directory that was removed
+  absl::Duration directory_patience = absl::Seconds(2);        // waiting for another run to leave the directory
+  absl::Duration directory_check_interval = absl::Seconds(1);  // between checks for a directory that was removed
 };
 
 class CoordinatorServer {
@@ -67,35 +67,37 @@ class CoordinatorServer {
   CoordinatorServer& operator=(const CoordinatorServer&) = delete;
 
   int port() const;
-  // What tells of clients that are turned away; for another port of this process. Silent once the server is gone.
+  // Where to report refused clients, for another port of this process. Reports nothing once the server is gone.
   std::shared_ptr<Refusals> refusals() const { return refusals_; }
 
-  // The run's status, when it has ended and workers and watchers have received what was left for them (at most 5
-  // seconds, and 20 for a watcher that is yet to come). A supervised server goes on answering: status, and to workers
-  // that come late that the run is complete.
+  // The run's status, once it has ended and workers and watchers have received what was left for them (waits at most 5
+  // seconds, and 20 for a watcher that has not come yet). A supervised server goes on answering: it serves the status,
+  // and tells late workers that the run is complete.
   absl::Status Wait();
 
-  // Calls `on_event` for each of the run's events on the calling thread until the run has ended, from any thread and
-  // losing none: events wait in memory while `on_event` is slow. ResourceExhausted if more than fit had to wait.
+  // Calls `on_event` on the calling thread for each of the run's events until the run has ended. No event is lost: they
+  // wait in memory while `on_event` is slow; ResourceExhausted if too many had to wait. From any thread.
   absl::Status Follow(const std::function<void(const v1::Event&)>& on_event);
 
-  // Whether its gRPC port answers; Unavailable says what does not. OK after the run. From any thread.
+  // Whether the gRPC port answers; Unavailable says what does not. OK after the server was shut down. From any thread.
   absl::Status Answers();
 
   // What the status page shows now. From any thread.
   StatusPicture Picture();
 
-  // As the Stop call: an orderly stop, idempotent. From any thread.
+  // Stops the run in an orderly way, as the Stop call does; idempotent. From any thread.
   void Stop(const std::string& reason);
 
-  // Ends Wait with Cancelled, and leaves the run to the next coordinator: to workers as if this process had crashed.
+  // Ends Wait with Cancelled, and leaves the run to the next coordinator; to workers it looks as if this process had
+  // crashed.
   void Abandon(const std::string& reason);
 
  private:
   explicit CoordinatorServer(const CoordinatorOptions& options);
 
-  // On a thread of its own: makes the checkpoint directory `dir`, and the state directory, anew if it is removed under
-  // the run, and ends the run if it is replaced, or if another coordinator has taken it over.
+  // Runs on a thread of its own. Creates the checkpoint directory `dir` and the state directory again if they are
+  // removed during the run, and ends the run if one is replaced, or if another coordinator has taken over the
+  // checkpoint directory.
   void WatchDirectory(const std::string& dir, absl::Duration interval);
 
   const bool supervised_, watched_;
@@ -107,7 +109,7 @@ class CoordinatorServer {
   std::unique_ptr<CheckpointStore> store_;
   std::unique_ptr<CoordinatorMetrics> metrics_;
   std::unique_ptr<CoordinatorLoop> loop_;
-  std::shared_ptr<Refusals> refusals_;  // what connections tell may come after the server's end
+  std::shared_ptr<Refusals> refusals_;  // shared, since connections may report after the server's end
   std::unique_ptr<CoordinatorService> service_;
   std::unique_ptr<GrpcServer> server_;
   absl::Notification closing_;

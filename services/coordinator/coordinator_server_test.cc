@@ -1,4 +1,4 @@
-// A whole coordinator over gRPC on the loopback: two streams written by hand go through a run, watchers read it.
+// A whole coordinator over gRPC on the loopback: two hand-written streams go through a run, and watchers read it.
 #include "services/coordinator/coordinator_server.h"
 
 #include <fcntl.h>
@@ -72,7 +72,7 @@ class Stream {
 
   void Cancel() { context_.TryCancel(); }
 
-  // The end of the stream, whatever has been left unread before it.
+  // The status at the end of the stream, ignoring messages not read yet.
   grpc::Status End() {
     v1::CoordinatorMessage message;
     while (stream_->Read(&message)) continue;
@@ -87,7 +87,7 @@ class Stream {
     Send(message);
   }
 
-  // Receives its place and enters the view; its rank.
+  // Receives the Assignment and enters the view; returns the rank.
   int Enter() {
     const int rank = Expect(v1::CoordinatorMessage::kAssignment).assignment().rank();
     v1::WorkerMessage message;
@@ -153,7 +153,7 @@ class CoordinatorServerTest : public testing::Test {
         grpc::CreateChannel(absl::StrCat("127.0.0.1:", server_->port()), grpc::InsecureChannelCredentials()));
   }
 
-  // Both workers up to Start.
+  // Takes both workers up to Start.
   void Form(const std::string& transport_address = "") {
     for (int worker = 0; worker < 2; ++worker) {
       streams_.push_back(std::make_unique<Stream>(*stub_, 100 + worker));
@@ -285,7 +285,7 @@ TEST_F(CoordinatorServerTest, ALostStreamEndsTheRunForTheOthers) {
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
 }
 
-// What waits for one that does not read is bounded in bytes, too: it asks for much and takes nothing.
+// The queue for a worker that does not read is bounded in bytes, too: this one requests much and reads nothing.
 TEST_F(CoordinatorServerTest, AWorkerThatDoesNotReadIsCutOff) {
   Start();
   Form(std::string(60'000, 'a'));
@@ -298,7 +298,7 @@ TEST_F(CoordinatorServerTest, AWorkerThatDoesNotReadIsCutOff) {
   EXPECT_EQ(server_->Wait().code(), absl::StatusCode::kUnavailable);
 }
 
-// One of two: the silence of both would be the coordinator's own.
+// One of two workers falls silent; if both did, the coordinator would take itself to be cut off.
 TEST_F(CoordinatorServerTest, ASilentWorkerIsLostByTheClock) {
   FakeClock clock;
   options_.clock = &clock;
@@ -311,7 +311,7 @@ TEST_F(CoordinatorServerTest, ASilentWorkerIsLostByTheClock) {
       std::this_thread::yield();
     }
   };
-  // Time passes, and the coordinator has looked at it.
+  // Advances the clock and waits until the coordinator has noticed.
   const auto advance = [&](double seconds) {
     clock.Advance(seconds);
     await_age(1, clock.MonotonicSeconds());
@@ -321,7 +321,7 @@ TEST_F(CoordinatorServerTest, ASilentWorkerIsLostByTheClock) {
   beat.mutable_heartbeat()->set_step(0);
   streams_[0]->Send(beat);
   await_age(0, 0);
-  EXPECT_EQ(Status().phase(), "training");  // 59 s of the 60 that it may be silent
+  EXPECT_EQ(Status().phase(), "training");  // silent for 59 s of the allowed 60
   clock.Advance(2);
   const absl::Status status = server_->Wait();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
@@ -329,14 +329,14 @@ TEST_F(CoordinatorServerTest, ASilentWorkerIsLostByTheClock) {
   server_.reset();  // before its clock
 }
 
-// Else a rank that stands still is lost with its connection, long before its heartbeat timeout.
+// Otherwise a rank that stands still is lost with its connection, long before its heartbeat timeout.
 TEST_F(CoordinatorServerTest, AConnectionIsKeptForTheHeartbeatTimeout) {
   for (const int seconds : {60, 2}) {
     options_.config.mutable_restart()->set_heartbeat_timeout_seconds(seconds);
     Start();
     Form();
     const auto ours = static_cast<unsigned>(std::max(1000 * seconds, kKeepaliveTimeoutMs));
-    EXPECT_THAT(UserTimeouts(server_->port()), testing::UnorderedElementsAre(0, ours));  // the test's own end has none
+    EXPECT_THAT(UserTimeouts(server_->port()), testing::UnorderedElementsAre(0, ours));  // the test's own end sets none
     streams_.clear();
     server_.reset();
   }
@@ -348,7 +348,7 @@ TEST_F(CoordinatorServerTest, AFleetThatDoesNotFormEndsInTime) {
   Start();
   Stream stream(*stub_, 100);
   stream.Expect(v1::CoordinatorMessage::kWelcome);
-  // Little by little: what the coordinator sleeps through does not count.
+  // In small steps, since time that the coordinator sleeps through does not count.
   std::atomic<bool> ended = false;
   std::thread time([&] {
     while (!ended) {
@@ -383,7 +383,7 @@ TEST_F(CoordinatorServerTest, TheEndIsKeptForAWatcherThatIsYetToCome) {
     EXPECT_TRUE(server_->Wait().ok());
     ended.Notify();
   });
-  WatchAll();  // somebody else, who comes and goes
+  WatchAll();  // another watcher, which comes and goes
   EXPECT_FALSE(ended.WaitForNotificationWithTimeout(absl::Milliseconds(100)));
   const std::vector<v1::Event> events = WatchAll(/*hold=*/true);
   waiting.join();
@@ -393,7 +393,7 @@ TEST_F(CoordinatorServerTest, TheEndIsKeptForAWatcherThatIsYetToCome) {
 
 TEST_F(CoordinatorServerTest, AStateThatCannotBeSavedEndsTheRun) {
   Start();  // the state is written when the fleet forms
-  ASSERT_TRUE(CreateDirectory(CoordinatorStatePath(options_.state_dir) + ".tmp").ok());  // where it is written first
+  ASSERT_TRUE(CreateDirectory(CoordinatorStatePath(options_.state_dir) + ".tmp").ok());  // blocks the .tmp file
   Stream first(*stub_, 100), second(*stub_, 101);
   first.Expect(v1::CoordinatorMessage::kWelcome);
   second.Expect(v1::CoordinatorMessage::kWelcome);
@@ -417,7 +417,7 @@ TEST_F(CoordinatorServerTest, ACheckpointDirectoryServesOneCoordinator) {
   options_.registry = &other;
   options_.state_dir = JoinPath(dir_, "another-state");
   options_.directory_patience = absl::ZeroDuration();
-  options_.listen = absl::StrCat("127.0.0.1:", server_->port());  // taken, but that is not looked at before
+  options_.listen = absl::StrCat("127.0.0.1:", server_->port());  // in use, but that is not noticed earlier
   absl::StatusOr<std::unique_ptr<CoordinatorServer>> second = CoordinatorServer::Start(options_);
   EXPECT_EQ(second.status().message(),
             "checkpoint.dir: another run holds " + options_.config.checkpoint().dir() + "; use another directory");
@@ -435,7 +435,7 @@ TEST_F(CoordinatorServerTest, AStateDirectoryServesOneCoordinator) {
   EXPECT_EQ(second.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(second.message(),
             "--state-dir: another coordinator holds " + options.state_dir + "; give each run a directory of its own");
-  EXPECT_FALSE(FileExists(JoinPath(dir_, "others")));  // nothing is touched before
+  EXPECT_FALSE(FileExists(JoinPath(dir_, "others")));  // nothing was created
   server_.reset();
   options.listen = "127.0.0.1:0";
   EXPECT_TRUE(CoordinatorServer::Start(options).ok());
@@ -480,7 +480,7 @@ TEST_F(CoordinatorServerTest, ACoordinatorThatIsFencedOffEndsTheRun) {
   EXPECT_EQ(server_->Wait().code(), absl::StatusCode::kNotFound);
 }
 
-// One state directory, and a lock that holds nobody out: the newer would give out the same generation.
+// One state directory, and a lock that keeps nobody out: the newer coordinator would otherwise use the same generation.
 TEST_F(CoordinatorServerTest, ACoordinatorThatIsFencedOffWritesNoState) {
   options_.directory_check_interval = absl::Hours(1);
   ASSERT_TRUE(WriteCoordinatorState(options_.state_dir, {41, -1, {}}).ok());

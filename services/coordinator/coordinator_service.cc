@@ -16,14 +16,14 @@
 namespace zerofleet::services {
 namespace {
 
-// A worker that reads nothing is lost, not waited for. What waits for it is bounded in number and in bytes, so that
-// thousands of them cannot fill the coordinator's memory; the largest answer to PeersWanted fits.
+// A worker that reads nothing is lost, not waited for. Its queue is bounded in number and in bytes, so that thousands
+// of such workers cannot fill the coordinator's memory; the largest answer to PeersWanted fits.
 constexpr size_t kMaxQueuedMessages = 1024;
 constexpr size_t kMaxQueuedBytes = 8 << 20;
 
 constexpr size_t kMostReason = 256;  // bytes of an operator's reason to stop
 
-// Calls that are turned away before anything of theirs is read.
+// Calls that are refused before anything is read from them.
 class RefusedSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage> {
  public:
   explicit RefusedSession(const absl::Status& status) { Finish(ToGrpc(status)); }
@@ -35,7 +35,7 @@ class RefusedWatch : public grpc::ServerWriteReactor<v1::Event> {
   void OnDone() override { delete this; }
 };
 
-// One worker's session. Lock order: the loop's, then this one's.
+// One worker's session. Lock order: the loop's mutexes, then this object's.
 class SessionReactor : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>, public SessionSink {
  public:
   SessionReactor(CoordinatorLoop& loop, grpc::CallbackServerContext& context)
@@ -84,13 +84,13 @@ class SessionReactor : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Coo
         loop_.Receive(member_, std::move(message));
         return StartRead(&received_);
       }
-      Refuse(admitted);  // before the loop closes the session, which would end it without the reason
+      Refuse(admitted);  // first, since the loop will close the session, without this reason
       return loop_.SessionEnded(member_, std::string(admitted.message()));
     }
     loop_.SessionEnded(member_, IsCutOff() ? "it does not read its messages" : "its session ended");
     absl::MutexLock lock(&mutex_);
     reading_ended_ = true;
-    // A worker that left early is owed nothing; one that has finished still waits for Complete.
+    // A worker that left early gets nothing more; one that has finished still waits for Complete.
     if (cancelled_) FinishOnce(grpc::Status::CANCELLED);
   }
 
@@ -121,7 +121,7 @@ class SessionReactor : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Coo
     Finish(status);
   }
 
-  // At once: an end in good order would wait behind what is not read.
+  // Cancels at once: an orderly end would wait behind what the worker does not read.
   void CutOff() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     cut_off_ = true;
     FinishOnce(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "the worker does not read its messages"));
@@ -150,7 +150,7 @@ class SessionReactor : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Coo
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
   bool cut_off_ ABSL_GUARDED_BY(mutex_) = false;
-  // 0 until the loop knows the session; the loop may call as soon as it does.
+  // 0 until the loop knows the session; the loop may call this object as soon as it does.
   coordinator::MemberId member_ = 0;
 };
 

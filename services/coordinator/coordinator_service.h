@@ -29,7 +29,7 @@ class CoordinatorService : public v1::Coordinator::CallbackService {
                                  v1::StopResponse* response) override;
 
  private:
-  // Whether the caller may do this; a refusal is told of.
+  // Whether the caller may do this; reports a refusal to `refusals_`.
   absl::Status Admit(Role role, const grpc::CallbackServerContext& context);
 
   CoordinatorLoop& loop_;

@@ -15,7 +15,7 @@ uint64_t RandomNumber() {
   return std::uniform_int_distribution<uint64_t>(1)(random);
 }
 
-// In the place of events up to `last`.
+// The notice that stands for events that are no longer kept, up to number `last`.
 SharedEvent MissingNotice(uint64_t missing, uint64_t log, uint64_t last) {
   auto event = std::make_shared<v1::Event>();
   event->set_log(log);

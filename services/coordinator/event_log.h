@@ -1,10 +1,10 @@
-// A run's events, and those who follow them, each at its own pace.
+// A run's events, and their followers, each of which reads at its own pace.
 //
 // The log keeps a window of the newest events, so its memory is bounded however long a run is. A follower that joins
-// late is told how many events it missed, gets the run's start, and then the window. A follower that falls out of the
-// window is cut off, unless it holds its events: then the log keeps what it has not read, up to a larger bound.
+// late gets the start event, a notice of how many events it missed, and then the window. A follower that falls behind
+// the window is cut off, unless it holds its events: then the log keeps what it has not read, up to a larger bound.
 //
-// Publishing only appends: followers are served by the log's own thread, so nobody who publishes waits for a follower.
+// Publishing only appends: followers are served by the log's own thread, so publishers never wait for a follower.
 #ifndef ZEROFLEET_SERVICES_COORDINATOR_EVENT_LOG_H_
 #define ZEROFLEET_SERVICES_COORDINATOR_EVENT_LOG_H_
 
@@ -27,15 +27,15 @@ namespace zerofleet::services {
 
 using SharedEvent = std::shared_ptr<const v1::Event>;
 
-// In events. A step's event takes about 200 bytes.
+// All limits but `followers` count events. A step's event takes about 200 bytes.
 struct EventLogLimits {
   size_t window = 4096;
-  size_t held = 131'072;  // the most kept for followers that hold theirs
+  size_t held = 131'072;  // the most that are kept for followers that hold theirs
   size_t followers = 16;
 };
 
-// One who follows a log; its state belongs to the log. Both calls come from the log's thread, without its lock, and
-// must only start what they do: the follower answers Write with WriteDone, later or from another thread.
+// A reader of a log; its members belong to the log. The log's thread makes both calls, without the log's lock, and they
+// must only start an operation: the follower answers Write with WriteDone, later or from another thread.
 class EventFollower {
  public:
   virtual ~EventFollower() = default;
@@ -46,7 +46,7 @@ class EventFollower {
   friend class EventLog;
   struct Cursor {
     uint64_t next = 0;               // index of the next event
-    std::deque<SharedEvent> before;  // what goes before it: the start, and how many events are missing
+    std::deque<SharedEvent> before;  // what to send before it: the start event, and a notice of missing events
     bool holds = false;
   } cursor_;
   bool writing_ = false, leaving_ = false, finished_ = false, queued_ = false;
@@ -60,17 +60,17 @@ class EventLog {
   EventLog& operator=(const EventLog&) = delete;
 
   void Publish(v1::Event event);
-  void End();  // no event follows; followers finish once they have read everything
+  void End();  // no event will follow; followers finish once they have read everything
 
-  // ResourceExhausted if there are as many followers as may be; the follower is then unknown to the log. With `hold`
-  // the log keeps what the follower has not read.
+  // ResourceExhausted if there are too many followers; the log does not keep the follower then. With `hold` the log
+  // keeps what the follower has not read.
   absl::Status Add(EventFollower* follower, bool hold);
   void WriteDone(EventFollower* follower, bool ok);
-  void Leave(EventFollower* follower);   // needs no more; its Finish is called
-  void Remove(EventFollower* follower);  // after its Finish; not touched again, so that it may be deleted
+  void Leave(EventFollower* follower);   // it needs no more events; its Finish is called
+  void Remove(EventFollower* follower);  // call it after Finish; the follower may be deleted then
 
-  // Follows on the calling thread, holding what is not read yet, until the log has ended. ResourceExhausted if
-  // `on_event` was so slow that events were dropped.
+  // Passes events to `on_event` on the calling thread, holding what is not read yet, until the log has ended.
+  // ResourceExhausted if `on_event` was so slow that events were dropped.
   absl::Status Follow(const std::function<void(const v1::Event&)>& on_event);
 
   // True once a follower that holds its events has been added; false after `timeout`.
@@ -83,7 +83,7 @@ class EventLog {
 
   void Attach(Cursor* cursor, bool hold) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HasNext(const Cursor& cursor) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The next event, or why there is none: OK at the end, ResourceExhausted for one that is no longer kept.
+  // The next event; null if there is none yet; ResourceExhausted if it is no longer kept.
   absl::StatusOr<SharedEvent> Next(Cursor& cursor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Trim() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Queue(EventFollower* follower) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -99,11 +99,11 @@ class EventLog {
   absl::Mutex mutex_;
   std::deque<SharedEvent> window_ ABSL_GUARDED_BY(mutex_);
   uint64_t first_ ABSL_GUARDED_BY(mutex_) = 0;  // index of the window's first event
-  SharedEvent start_ ABSL_GUARDED_BY(mutex_);   // the run's, once it has left the window
+  SharedEvent start_ ABSL_GUARDED_BY(mutex_);   // the start event, once it has left the window
   std::set<EventFollower*> followers_ ABSL_GUARDED_BY(mutex_);
-  std::set<Cursor*> cursors_ ABSL_GUARDED_BY(mutex_);  // of followers and of Follow's callers
+  std::set<Cursor*> cursors_ ABSL_GUARDED_BY(mutex_);  // those of followers and of Follow's callers
   std::deque<EventFollower*> due_ ABSL_GUARDED_BY(mutex_);
-  bool held_ ABSL_GUARDED_BY(mutex_) = false;  // has been, by one of Add's followers
+  bool held_ ABSL_GUARDED_BY(mutex_) = false;  // a follower that holds its events has been added
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   bool shutting_down_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread server_;  // last: it uses the others

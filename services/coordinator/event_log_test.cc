@@ -1,4 +1,4 @@
-// Followers read everything in order while they keep up, the log stays bounded, and who publishes never waits for them.
+// Followers that keep up read everything in order, the log stays bounded, and publishers never wait for followers.
 #include "services/coordinator/event_log.h"
 
 #include <gmock/gmock.h>
@@ -31,7 +31,7 @@ v1::Event Step(int64_t step) {
   return event;
 }
 
-// Remembers what it was told; answers its writes itself when `log` is set, otherwise when the test says so.
+// Remembers what it was sent; answers its writes itself if `log` is set, otherwise when the test says so.
 class Follower : public EventFollower {
  public:
   explicit Follower(EventLog* log = nullptr) : log_(log) {}
@@ -49,7 +49,7 @@ class Follower : public EventFollower {
     status_ = status;
   }
 
-  // What was written, once there are so many; fewer if they do not come.
+  // Waits for `count` events and returns their texts; fewer if they do not come in time.
   std::vector<std::string> Texts(size_t count) {
     absl::MutexLock lock(&mutex_);
     auto enough = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return texts_.size() >= count; };
@@ -67,7 +67,7 @@ class Follower : public EventFollower {
     absl::MutexLock lock(&mutex_);
     return finished_ > 0;
   }
-  // Before it is destroyed: the log's thread may still be inside a call until Finish.
+  // Call it before destruction: until Finish, the log's thread may still be inside a call.
   void LeaveForGood(EventLog& log) {
     log.Leave(this);
     log.WriteDone(this, true);
@@ -177,7 +177,7 @@ TEST(EventLogTest, AHoldingFollowerLosesNothingUpToTheLargerBound) {
   EXPECT_EQ(slow.Texts(100), expected);
   EXPECT_FALSE(slow.finished());
   log.Publish(Step(101));
-  slow.Texts(101);  // being written; nothing of what follows is read
+  slow.Texts(101);  // one event is being written; none of the following is read
   for (int64_t step = 102; step <= 300; ++step) log.Publish(Step(step));
   log.WriteDone(&slow, true);
   EXPECT_EQ(slow.Finished().code(), absl::StatusCode::kResourceExhausted);

@@ -1,4 +1,4 @@
-// See log_pump.h.
+// The queue and the thread that writes it; see log_pump.h.
 #include "services/coordinator/log_pump.h"
 
 #include <utility>

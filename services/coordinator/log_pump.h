@@ -1,5 +1,5 @@
-// Log lines on their way to a place that may be slow (a disk, a terminal), written by a thread of their own: whoever
-// has a line to log never waits. What does not fit into the queue is counted and reported.
+// A queue of log lines for a sink that may be slow (a disk, a terminal), written by a thread of its own, so that
+// callers never wait. Lines that do not fit into the queue are counted, and the count is logged.
 #ifndef ZEROFLEET_SERVICES_COORDINATOR_LOG_PUMP_H_
 #define ZEROFLEET_SERVICES_COORDINATOR_LOG_PUMP_H_
 
@@ -42,7 +42,7 @@ class LogPump {
   const size_t most_queued_;
   absl::Mutex mutex_;
   std::deque<Line> lines_ ABSL_GUARDED_BY(mutex_);
-  uint64_t dropped_ ABSL_GUARDED_BY(mutex_) = 0;  // since the last line written
+  uint64_t dropped_ ABSL_GUARDED_BY(mutex_) = 0;  // lines left out and not reported yet
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread writer_;  // last: it uses the others
 };

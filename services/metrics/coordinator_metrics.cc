@@ -76,7 +76,7 @@ constexpr CounterRow kCounters[] = {
      [](const coordinator::Fleet& fleet, double) { return static_cast<double>(fleet.counters.steps_that_differ); }},
 };
 
-// How often what takes a look at every member of a large fleet is set. A scrape is seldom more frequent.
+// How often, in seconds, metrics that need a scan of a large fleet's members are set. Scrapes are seldom more frequent.
 constexpr double kMembersSeconds = 1;
 
 constexpr const char* kFailureCauses[] = {"session_ended", "heartbeat_timeout", "hang",
@@ -127,7 +127,7 @@ struct CoordinatorMetrics::Families {
   prometheus::Family<prometheus::Gauge>*heartbeat_age, *straggler, *recovery;
   prometheus::Family<prometheus::Counter>*rank_failures, *refusals, *divergences;
   prometheus::Gauge* last_commit;
-  std::vector<prometheus::Gauge*> heartbeat_age_of, straggler_of;  // by rank, as far as there was one
+  std::vector<prometheus::Gauge*> heartbeat_age_of, straggler_of;  // by rank; null for ranks not seen yet
   double members_observed = -kMembersSeconds;
 
   void ObserveMembers(const coordinator::Fleet& fleet, double now);

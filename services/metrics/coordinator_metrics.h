@@ -1,4 +1,4 @@
-// The coordinator's metrics: a row each in a table over the fleet's state. To add one, add a row.
+// The coordinator's metrics: most are rows in tables over the fleet's state. To add one, add a row.
 #ifndef ZEROFLEET_SERVICES_METRICS_COORDINATOR_METRICS_H_
 #define ZEROFLEET_SERVICES_METRICS_COORDINATOR_METRICS_H_
 
@@ -19,13 +19,13 @@ class CoordinatorMetrics {
   explicit CoordinatorMetrics(prometheus::Registry& registry);
   ~CoordinatorMetrics();
 
-  // Sets them all from the fleet's state. One thread at a time.
+  // Sets all metrics from the fleet's state. From one thread at a time.
   void Observe(const coordinator::Fleet& fleet, double now);
 
-  // A client that was turned away, by one of Refusals::kCauses. From any thread.
+  // Counts a refused client; `cause` is one of Refusals::kCauses. From any thread.
   void CountRefusal(const char* cause);
 
-  // The newest committed checkpoint's time. From any thread.
+  // Sets the time of the newest commit. From any thread.
   void SetLastCommit(int64_t unix_seconds);
 
  private:

@@ -59,7 +59,7 @@ TEST(CoordinatorMetricsTest, FollowTheState) {
   set.set_name("wiki");
   set.set_loss(2.25);
   metrics.Observe(fleet, 10);
-  metrics.Observe(fleet, 10);  // counters are raised to a value, not by it
+  metrics.Observe(fleet, 10);  // counters are set to a value, not raised by it
   metrics.SetLastCommit(1000);
   metrics.CountRefusal("role");
   std::string text = prometheus::TextSerializer().Serialize(registry.Collect());

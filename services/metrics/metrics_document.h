@@ -1,4 +1,4 @@
-// For tests: what is exported, held against the page for users, docs/metrics.md.
+// For tests: compares what is exported with the page for users, docs/metrics.md.
 #ifndef ZEROFLEET_SERVICES_METRICS_METRICS_DOCUMENT_H_
 #define ZEROFLEET_SERVICES_METRICS_METRICS_DOCUMENT_H_
 
@@ -15,8 +15,8 @@
 
 namespace zerofleet::services {
 
-// The label values of an exposition that the page names neither in the metric's row nor in the label's, as "metric:
-// label=value". Labels whose values a run makes up, such as rank, have none to list.
+// The label values of an exposition that the page has neither in the metric's row nor in the label's, as "metric:
+// label=value". Labels whose values depend on the run, such as rank, are not checked.
 inline std::vector<std::string> UndocumentedLabelValues(const std::string& exposition) {
   const std::set<std::string> listed = {"phase", "space",     "category", "operation", "group",
                                         "state", "direction", "cause",    "kind"};

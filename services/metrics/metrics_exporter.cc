@@ -52,20 +52,20 @@ struct Page {
   std::string body;
 };
 
-// Connections wait without a thread; this many make pages at the same time.
+// Connections wait without a thread; this many threads make pages.
 constexpr int kThreads = 2;
-// More than anybody needs; each is there for a few seconds at most. Where there are more, the oldest makes way: who has
-// something to ask has long asked it by then, and a probe that comes last is answered.
+// More than anybody needs, since each lasts a few seconds at most. Beyond these, the oldest connection is closed: a
+// real client has long sent its request by then, and the newest, perhaps a probe, is answered.
 constexpr size_t kMostConnections = 256, kMostPerAddress = 64;
-constexpr std::chrono::milliseconds kPauseAfterError{100};  // no file descriptor is left, say
+constexpr std::chrono::milliseconds kPauseAfterError{100};  // for example if no file descriptor is left
 constexpr size_t kMostHeaderBytes = 8 << 10;
-constexpr size_t kMostBodyBytes = 1 << 10;  // of requests, which have none
+constexpr size_t kMostBodyBytes = 1 << 10;  // requests should have no body
 
 constexpr char kHealthPath[] = "/healthz", kAlive[] = "alive";
 constexpr char kPlainText[] = "text/plain; charset=utf-8";
 constexpr char kPrometheusText[] = "text/plain; version=0.0.4; charset=utf-8";
 
-// Tells of who is turned away, once somebody listens. From any thread.
+// Reports refused clients, once there is somewhere to report them. From any thread.
 class Doorkeeper {
  public:
   void TellTo(std::shared_ptr<Refusals> refusals) {
@@ -86,13 +86,13 @@ class Doorkeeper {
 class Guest {
  public:
   virtual ~Guest() = default;
-  virtual void Leave() = 0;  // soon, from any thread
+  virtual void Leave() = 0;  // closes it soon; from any thread
 };
 
 // The connections that are open, oldest first. From any thread.
 class Room {
  public:
-  // Lets `guest` in, and the oldest of its address, or of all, leave where there are too many.
+  // Lets `guest` in. If there are too many, the oldest of its address, or of all, has to leave.
   void Enter(std::weak_ptr<Guest> guest, const std::string& address) {
     absl::MutexLock lock(&mutex_);
     guests_.remove_if([](const Entry& each) { return each.guest.expired(); });
@@ -119,7 +119,7 @@ class Room {
   std::list<Entry> guests_ ABSL_GUARDED_BY(mutex_);
 };
 
-// What is served, by path. From any thread.
+// The pages, by path. From any thread.
 class Pages {
  public:
   using Make = std::function<Page()>;
@@ -149,14 +149,14 @@ class Pages {
 
  private:
   struct Entry {
-    bool is_probe = false;  // for whoever asks, also under mutual TLS
+    bool is_probe = false;  // answered without a certificate, also under mutual TLS
     Make make;
   };
   absl::Mutex mutex_;
   std::map<std::string, Entry> pages_ ABSL_GUARDED_BY(mutex_);
 };
 
-// One request and its answer. Lives as long as an operation of it is under way.
+// One request and its answer. Lives as long as one of its operations is under way.
 template <typename Stream>
 class Connection : public Guest, public std::enable_shared_from_this<Connection<Stream>> {
  public:
@@ -173,7 +173,7 @@ class Connection : public Guest, public std::enable_shared_from_this<Connection<
                [self = this->shared_from_this()] { beast::get_lowest_layer(self->stream_).close(); });
   }
 
-  // The whole request must come in the time that begins here.
+  // The time for the whole request begins here.
   void Run() {
     beast::get_lowest_layer(stream_).expires_after(patience_);
     if constexpr (kIsTls) {
@@ -189,7 +189,8 @@ class Connection : public Guest, public std::enable_shared_from_this<Connection<
  private:
   static constexpr bool kIsTls = std::is_same_v<Stream, TlsStream>;
 
-  // Who says nothing, or leaves, is not refused: a load balancer that looks whether the port is open, say.
+  // A client that says nothing, or leaves, does not count as refused: it may be a load balancer that checks whether the
+  // port is open.
   void TellOfHandshake(const error_code& error) {
     if (error.category() != asio::error::get_ssl_category()) return;
     const std::string why = LiveCertificates::WhyNotAccepted(stream_.native_handle());
@@ -205,8 +206,8 @@ class Connection : public Guest, public std::enable_shared_from_this<Connection<
     return error ? "an address that is gone" : peer.address().to_string();
   }
 
-  // The parser takes what comes until the request is whole. Beast's own async_read, and async_write below, do the same
-  // for any message, and take longer to compile than all else here.
+  // The parser takes what arrives until the request is whole. Beast's own async_read, and async_write for the answer,
+  // do the same for any message, and take longer to compile than all else here.
   void Read() {
     stream_.async_read_some(buffer_.prepare(kMostHeaderBytes),
                             [self = this->shared_from_this()](error_code error, size_t bytes) {
@@ -233,7 +234,7 @@ class Connection : public Guest, public std::enable_shared_from_this<Connection<
     answer_.version(11);
     answer_.result(page.status);
     answer_.set(http::field::content_type, page.content_type);
-    // What a browser may do with a page: load the endpoint's own styles and scripts, and keep nothing.
+    // A browser may load the endpoint's own styles and scripts, and must not keep anything.
     answer_.set(http::field::cache_control, "no-store");
     answer_.set("X-Content-Type-Options", "nosniff");
     answer_.set("Referrer-Policy", "no-referrer");
@@ -271,10 +272,10 @@ class Connection : public Guest, public std::enable_shared_from_this<Connection<
   beast::flat_buffer buffer_;
   http::request_parser<http::string_body> parser_;
   http::response<http::string_body> answer_;
-  std::string text_;  // of the answer
+  std::string text_;  // the answer, serialised
 };
 
-// A probe's answer: `word`, or that it is not so and why.
+// A probe's answer: `word`, or "not `word`" and why.
 Page Probe(const std::string& word, const std::function<absl::Status()>& ask) {
   const absl::Status status = ask ? ask() : absl::OkStatus();
   if (status.ok()) return {http::status::ok, kPlainText, absl::StrCat(word, "\n")};

@@ -39,14 +39,14 @@ class Connection {
   void Send(const std::string& text) const {
     EXPECT_EQ(send(socket_, text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
   }
-  // False once the other end has closed it.
+  // Sends `byte`; false once the other end has closed the connection.
   bool TrySend(char byte) const { return send(socket_, &byte, 1, MSG_NOSIGNAL) == 1; }
-  // Whether neither an answer nor an end has come.
+  // Whether neither an answer nor the end has arrived yet.
   bool IsWaiting() const {
     char byte = 0;
     return recv(socket_, &byte, 1, MSG_DONTWAIT | MSG_PEEK) < 0 && errno == EAGAIN;
   }
-  // All that comes until the server closes the connection.
+  // All that arrives until the server closes the connection.
   std::string ReadToEnd() const {
     std::string answer;
     char buffer[4096];
@@ -115,7 +115,7 @@ TEST(MetricsExporter, ServesPagesUntilTheyAreRemoved) {
   EXPECT_EQ(made, 2);
 }
 
-// Clients that send half a request hold up nobody: the probe is answered while all of them still wait.
+// Clients that send half a request delay nobody: the probe is answered while all of them still wait.
 TEST(MetricsExporter, ProbesAreAnsweredBesideSlowClients) {
   constexpr int kNever = 3'600'000;
   const auto exporter = *MetricsExporter::Start({.client_timeout_ms = kNever});
@@ -128,7 +128,7 @@ TEST(MetricsExporter, ProbesAreAnsweredBesideSlowClients) {
   for (const auto& one : slow) EXPECT_TRUE(one->IsWaiting());
 }
 
-// One byte now and then does not keep a connection.
+// Sending one byte now and then does not keep a connection open.
 TEST(MetricsExporter, AClientThatDripsIsClosed) {
   const auto exporter = *MetricsExporter::Start({.client_timeout_ms = 200});
   const Connection dripping(exporter->port());
@@ -179,9 +179,9 @@ TEST(MetricsExporter, TheOldestOfAnAddressMakesWay) {
   std::vector<std::unique_ptr<Connection>> idle;
   for (int i = 0; i < 64; ++i) idle.push_back(std::make_unique<Connection>(exporter->port()));
   EXPECT_THAT(Get(exporter->port(), "/healthz"), StartsWith("HTTP/1.1 200 OK\r\n"));
-  EXPECT_EQ(idle.front()->ReadToEnd(), "");  // it is closed
+  EXPECT_EQ(idle.front()->ReadToEnd(), "");  // the oldest was closed
   idle[1]->Send("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-  EXPECT_THAT(idle[1]->ReadToEnd(), StartsWith("HTTP/1.1 200 OK\r\n"));  // there was no need for it to leave
+  EXPECT_THAT(idle[1]->ReadToEnd(), StartsWith("HTTP/1.1 200 OK\r\n"));  // this one did not have to leave
 }
 
 }  // namespace

@@ -15,8 +15,8 @@
 namespace zerofleet::services {
 namespace {
 
-constexpr int kMostRows = 256;  // of a table; a page for people
-// The curve's picture, in units of its own, and the axes' room in it for numbers.
+constexpr int kMostRows = 256;  // the most rows of a table: the page is for people
+// The size of the curve's picture, in its own units, and the margins for the axes' numbers.
 constexpr double kWidth = 640, kHeight = 240, kLeft = 52, kRight = 12, kTop = 10, kBottom = 32;
 constexpr int kMostTicks = 6;
 
@@ -87,7 +87,7 @@ std::string Notices(const v1::GetStatusResponse& status) {
 // One dimension of the picture, from the value `low` at `from` to `high` at `to`.
 struct Axis {
   double low, high, from, to;
-  double tick;  // between two numbers: 1, 2 or 5 times a power of ten
+  double tick;  // the distance of two labels: 1, 2 or 5 times a power of ten
 
   double At(double value) const { return from + (to - from) * (value - low) / (high - low); }
   std::string Text(double value) const {
@@ -147,7 +147,7 @@ std::string Curve(const std::vector<CurvePoint>& points) {
 
 // --- the tables
 
-// A worker whose place is not known yet has none.
+// "-" for a worker that has no rank yet.
 std::string RankText(int rank) { return rank < 0 ? "-" : absl::StrCat(rank); }
 
 // Where the rank is in each of its groups.

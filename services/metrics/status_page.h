@@ -1,8 +1,8 @@
-// The coordinator's status page: what `zerofleet status` shows, with the loss as a curve, for a browser. It only shows:
-// there is nothing to press, and what workers have said about themselves is escaped.
+// The coordinator's status page: what `zerofleet status` shows, with the loss as a curve, for a browser. It is
+// read-only, and what workers have said about themselves is escaped.
 //
-// It is complete without JavaScript, and then loads itself again every few seconds; with it, only what has changed is
-// exchanged. To show more, add a section in status_page.cc.
+// It is complete without JavaScript, and then reloads itself every few seconds; with JavaScript only its content is
+// replaced. To show more, add a section in status_page.cc.
 #ifndef ZEROFLEET_SERVICES_METRICS_STATUS_PAGE_H_
 #define ZEROFLEET_SERVICES_METRICS_STATUS_PAGE_H_
 
@@ -24,13 +24,13 @@ struct CurvePoint {
   double tokens_per_second;
 };
 
-// The run's losses as far as a picture shows them: at most kMostPoints of them, evenly spaced, however long the run is.
-// From any thread.
+// The run's losses, thinned out for a picture: at most kMostPoints, evenly spaced, however long the run is. From any
+// thread.
 class LossCurve {
  public:
   static constexpr size_t kMostPoints = 512;
 
-  // A completed step. What it repeats after a loss or a rollback, the points from it on, is dropped.
+  // Adds a completed step. If it repeats a step, after a loss or a rollback, the points from that step on are dropped.
   void Add(const CurvePoint& point);
   std::vector<CurvePoint> points() const;
 
@@ -38,10 +38,10 @@ class LossCurve {
   mutable absl::Mutex mutex_;
   std::vector<CurvePoint> points_ ABSL_GUARDED_BY(mutex_);  // ascending
   int64_t every_ ABSL_GUARDED_BY(mutex_) = 1;               // steps between two points that are kept
-  CurvePoint newest_ ABSL_GUARDED_BY(mutex_) = {};          // shown until the next comes
+  CurvePoint newest_ ABSL_GUARDED_BY(mutex_) = {};          // shown until the next one
 };
 
-// What a coordinator keeps of its run for the page alone. From any thread.
+// What a coordinator keeps about its run only for the page. From any thread.
 struct RunHistory {
   LossCurve losses;
   std::atomic<double> goodput = 0;  // 0 to 1
@@ -57,7 +57,7 @@ struct StatusPicture {
   int64_t last_commit_unix_seconds = 0;  // 0: none
 };
 
-// The page as HTML, which refers to the two below by these names, relative to its own.
+// The page as HTML. It refers to the style sheet and the script by these names, relative to its own address.
 inline constexpr char kStatusStyleName[] = "status.css";
 inline constexpr char kStatusScriptName[] = "status.js";
 std::string StatusPageHtml(const StatusPicture& picture);

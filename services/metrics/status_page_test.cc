@@ -1,4 +1,4 @@
-// What the status page holds, and what it must not; see status_page.h.
+// What the status page contains, and what it must not; see status_page.h.
 #include "services/metrics/status_page.h"
 
 #include <gmock/gmock.h>
@@ -146,7 +146,7 @@ TEST(StatusPage, ShowsWhoOwnsWhatAndWhereTheLastViewStood) {
   EXPECT_THAT(html, HasSubstr("rank 1 is gone"));
   EXPECT_THAT(html, HasSubstr("<td>layer.8<td>not finished\n"));
   EXPECT_THAT(html, Not(HasSubstr("layer.7")));
-  EXPECT_THAT(html, HasSubstr("<h2>Last interruption</h2>"));  // of the fleet: the loss above is the model's
+  EXPECT_THAT(html, HasSubstr("<h2>Last interruption</h2>"));  // the fleet's: the loss above is the model's
   record->set_rank(-1);
   EXPECT_THAT(StatusPageHtml(picture), Not(HasSubstr("<td>-1")));
 }
@@ -176,7 +176,7 @@ TEST(LossCurve, KeepsAnEvenShareOfALongRun) {
 TEST(LossCurve, GoesBackWithTheRun) {
   LossCurve curve;
   for (int64_t step = 1; step <= 20; ++step) curve.Add({step, 3, 0});
-  curve.Add({20, 3, 0});  // seen twice
+  curve.Add({20, 3, 0});  // reported twice
   curve.Add({11, 2, 0});  // after a recovery from step 10
   const std::vector<CurvePoint> points = curve.points();
   ASSERT_EQ(points.size(), 11);

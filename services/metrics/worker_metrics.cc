@@ -25,7 +25,7 @@ using prometheus::Gauge;
 using prometheus::Histogram;
 using prometheus::Labels;
 
-// In the order of kRows.
+// The metrics, in the order of kRows.
 enum Metric {
   kInfo,
   kStep,

@@ -1,4 +1,4 @@
-// A worker's metrics for Prometheus: a row each in one table, fed by the trainer through MetricsSink.
+// A worker's metrics for Prometheus: each is a row in one table, fed by the trainer through MetricsSink.
 //
 // To add one: a row in kRows of worker_metrics.cc, the place that sets it, and its line in docs/metrics.md.
 #ifndef ZEROFLEET_SERVICES_METRICS_WORKER_METRICS_H_
@@ -20,11 +20,11 @@ class WorkerMetrics : public trainer::MetricsSink {
  public:
   // Registers every metric in `registry`, which outlives this.
   explicit WorkerMetrics(prometheus::Registry& registry);
-  // For a process that serves no metrics: the figures are kept and nobody reads them.
+  // For a process that serves no metrics: the figures are kept, but nobody reads them.
   WorkerMetrics();
   ~WorkerMetrics() override;
 
-  // The names of all of them, in the table's order.
+  // The names of all metrics, in the table's order.
   static std::vector<std::string> Names();
 
   void SetIdentity(const trainer::WorkerIdentity& identity) override;
@@ -41,8 +41,8 @@ class WorkerMetrics : public trainer::MetricsSink {
   void ShapeRefused(std::string_view op) override;
   void LinkCopied(std::string_view direction, int64_t bytes) override;
 
-  // A client of the worker's ports that was turned away, or a peer of its collectives, by one of Refusals' causes.
-  // From any thread.
+  // Counts a refused client of the worker's ports, or a refused peer of its collectives; `cause` is one of Refusals'
+  // causes. From any thread.
   void CountRefusal(const char* cause);
 
  private:

@@ -1,4 +1,4 @@
-// Every worker metric is exported under its name, and promtool finds nothing to say.
+// Every worker metric is exported under its name, and promtool finds no fault.
 #include "services/metrics/worker_metrics.h"
 
 #include <prometheus/registry.h>
@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::UnorderedElementsAreArray;
 
-// The names dashboards hold on to: changing one here changes the public contract (docs/metrics.md).
+// Dashboards depend on these names: changing one here changes the public contract (docs/metrics.md).
 const std::vector<std::string> kPublicNames = {
     "zerofleet_worker_info",
     "zerofleet_worker_step",
@@ -133,7 +133,7 @@ TEST(WorkerMetrics, EveryOneIsExportedWithWhatWasFed) {
   EXPECT_THAT(text, HasSubstr("} 2000\n"));
 }
 
-// As far as the program knows them before it runs: what its tables and enumerations hold.
+// The label values that the program knows before it runs: those in its tables and enumerations.
 TEST(WorkerMetrics, EveryLabelValueIsDocumented) {
   prometheus::Registry registry;
   WorkerMetrics metrics(registry);

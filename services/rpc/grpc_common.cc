@@ -36,10 +36,10 @@ std::shared_ptr<grpc::Channel> MakeChannel(const Address& address,
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  // gRPC's name for the longest that one attempt may take.
+  // Despite its name this is the longest that one attempt may take.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, Milliseconds(coordinator::kConnectSeconds));
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, Milliseconds(coordinator::kConnectPauseSeconds));
-  // Before each attempt, not every 30 s: a coordinator that was started elsewhere has another address.
+  // Resolves names before each attempt, not every 30 s: a coordinator that was restarted elsewhere has another address.
   arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, Milliseconds(coordinator::kConnectPauseSeconds));
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
@@ -49,7 +49,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const Address& address,
 
 absl::Status NoCoordinator(const std::shared_ptr<grpc::Channel>& channel, const std::string& coordinator,
                            double waited_seconds) {
-  // A call on a channel that cannot connect fails with the reason at once; the channel itself does not tell it.
+  // A call on a channel that cannot connect fails with the reason at once; the channel itself does not report it.
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(2));
   v1::GetStatusResponse response;

@@ -1,4 +1,4 @@
-// What every gRPC client and server here shares: limits, keepalive, channels, and statuses in our terms.
+// What every gRPC client and server here shares: limits, keepalive, channels, and translation of statuses.
 //
 // Includes gRPC's headers; only .cc files of this folder include it.
 #ifndef ZEROFLEET_SERVICES_RPC_GRPC_COMMON_H_
@@ -19,11 +19,11 @@
 
 namespace zerofleet::services {
 
-// The largest message a client takes of its coordinator: the status, or the end, of a run with coordinator::kMostRanks
-// ranks has 1 or 2 KB for each. What a server takes is its own choice (GrpcServerOptions).
+// The largest message that a client accepts from its coordinator: for a run with coordinator::kMostRanks ranks, the
+// status and the end event have 1 or 2 KB per rank. Servers have a limit of their own (GrpcServerOptions).
 inline constexpr int kMostClientMessageBytes = 64 << 20;
 
-// Drops gRPC's own log lines, which would stand between our one-line errors, unless GRPC_VERBOSITY asks for them.
+// Drops gRPC's own log lines, which would mix with this program's one-line errors, unless GRPC_VERBOSITY is set.
 void QuietGrpcLog();
 
 // A channel that reconnects by itself, waiting 0.1 s to 2 s between attempts, and never goes through an HTTP proxy.
@@ -33,24 +33,24 @@ std::shared_ptr<grpc::Channel> MakeChannel(const Address& address,
                                            const std::shared_ptr<grpc::ChannelCredentials>& credentials = nullptr,
                                            const std::string& server_name = "");
 
-// The error of a coordinator at `coordinator` that could not be connected to for so long: Unavailable, with what gRPC
-// says of its last attempt.
+// The error if no connection to `coordinator` was made for `waited_seconds`: Unavailable, with what gRPC says about its
+// last attempt.
 absl::Status NoCoordinator(const std::shared_ptr<grpc::Channel>& channel, const std::string& coordinator,
                            double waited_seconds);
 
-// `status` as absl: the code the peer chose if it says whose fault it is (configuration, data), else Unavailable; the
+// `status` as an absl::Status: the peer's code if it says what is at fault (configuration, data), else Unavailable; the
 // message starts with `context`. A call refused because of the caller's identity is FailedPrecondition.
 absl::Status FromGrpc(const grpc::Status& status, const std::string& context);
 
-// The other way: a status for the caller of one of our servers.
+// The reverse: a status for the caller of one of this program's servers.
 grpc::Status ToGrpc(const absl::Status& status);
 
-// What the caller of a server's call has shown of itself.
+// The token and the certificate's names that a caller has shown.
 Peer PeerOf(const grpc::ServerContextBase& context);
 
-// Adds the metadata by which the other side knows the trace, if there is one (trace.h).
+// Adds the metadata that carries the trace id (trace.h), unless that is empty.
 void CarryTrace(grpc::ClientContext& context, const std::string& trace_id);
-// Shows `token` with a client's call; an empty one is none.
+// Adds `token` to a client's call, unless it is empty.
 void ShowToken(grpc::ClientContext& context, const std::string& token);
 
 }  // namespace zerofleet::services

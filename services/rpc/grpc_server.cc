@@ -23,11 +23,11 @@ namespace {
 constexpr int kMostCallsPerConnection = 32;
 constexpr int kMostMetadataBytes = 16 << 10;
 constexpr int kIdleConnectionMs = 300'000;
-// For TLS and the first frame of HTTP/2: who connects and says nothing is let go.
+// For TLS and the first HTTP/2 frame: a client that connects and says nothing is dropped.
 constexpr int kHandshakeMs = 10'000;
 constexpr char kHandshakeArgument[] = "grpc.server_handshake_timeout_ms";
 
-// Whether the health service answers one call, over a channel inside the process: what it says does not matter.
+// Whether the health service answers one call, over a channel inside the process, no matter what it answers.
 absl::Status HealthAnswers(grpc::Server& server, absl::Duration limit) {
   grpc::GenericStub stub(server.InProcessChannel({}));
   grpc::ClientContext context;

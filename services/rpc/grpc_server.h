@@ -1,4 +1,4 @@
-// A gRPC server as every process here runs it: its services, health (grpc.health.v1) and reflection on one port.
+// A gRPC server as every process here runs it: services, health (grpc.health.v1) and reflection on one port.
 #ifndef ZEROFLEET_SERVICES_RPC_GRPC_SERVER_H_
 #define ZEROFLEET_SERVICES_RPC_GRPC_SERVER_H_
 
@@ -30,15 +30,15 @@ inline constexpr absl::Duration kProbeLimit = absl::Seconds(1);
 struct GrpcServerOptions {
   std::string listen;                          // HOST:PORT; port 0 = any free one
   std::vector<grpc::Service*> services = {};   // borrowed; they outlive the server
-  std::vector<std::string> health_names = {};  // full names of services that health checks may ask for
+  std::vector<std::string> health_names = {};  // full names of the services that health checks may name
   TlsFiles tls = {};                           // none: plaintext
-  TlsObserver observer = {};                   // of its TLS
-  int most_message_bytes = 64 << 10;           // the largest message taken of a client
-  // How long a ping, or bytes that were sent, may wait for an answer until the connection is ended.
+  TlsObserver observer = {};                   // told about TLS clients and files
+  int most_message_bytes = 64 << 10;           // the largest message accepted from a client
+  // How long a ping, or sent bytes, may stay unanswered before the connection is ended.
   int answer_timeout_ms = kKeepaliveTimeoutMs;
   size_t most_connections = 4096;  // see ListenerOptions
   size_t most_per_address = 256;
-  // Called for a client for which there is no room; see ListenerOptions.
+  // Called for each client that is refused for lack of room; see ListenerOptions.
   std::function<void(const std::string& address, const std::string& why)> turned_away = nullptr;
 };
 
@@ -54,11 +54,11 @@ class GrpcServer {
   // which does not. OK once it is shut down. From any thread.
   absl::Status Answers(absl::Duration limit);
 
-  // What health checks answer from now on; a new server is serving.
+  // Sets what health checks answer; a new server is serving.
   void SetServing(bool serving);
 
-  // Takes no new calls, gives those in progress `deadline_seconds` to end, then cancels them. Returns when none is left
-  // (a handler that ignores its cancellation holds it up). Idempotent.
+  // Accepts no new calls, gives those in progress `deadline_seconds` to end, then cancels them. Returns when none is
+  // left (a handler that ignores its cancellation delays this). Idempotent.
   void Shutdown(double deadline_seconds);
 
  private:
@@ -72,14 +72,14 @@ class GrpcServer {
   const std::vector<std::string> health_names_;
 };
 
-// What a server tells of connections without room, as refusals.
+// A `turned_away` that reports to `refusals`.
 std::function<void(const std::string& address, const std::string& why)> TurnedAwayTo(
     const std::shared_ptr<Refusals>& refusals);
 
-// What a server's TLS tells, as refusals and warnings.
+// A TLS observer that reports to `refusals`.
 TlsObserver ObserverOf(const std::shared_ptr<Refusals>& refusals);
 
-// What gRPC is told of a server's connections, by gRPC's names.
+// gRPC's channel arguments for a server's connections, by name.
 std::map<std::string, int> ServerArguments(const GrpcServerOptions& options);
 
 // Starts serving. InvalidArgument for a malformed address or a TLS file, FailedPrecondition naming the address if

@@ -64,7 +64,7 @@ std::string Health(int port, const std::string& service) {
   const std::string request = service.empty() ? "" : std::string("\x0a") + static_cast<char>(service.size()) + service;
   return Call(port, "/grpc.health.v1.Health/Check", request);
 }
-// A socket that is connected to this port of this machine; -1 if it cannot be.
+// A socket connected to this port of this machine; -1 if that fails.
 int ConnectedTo(int port) {
   const int client = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address = {};
@@ -109,7 +109,7 @@ TEST(GrpcServer, AServerWaitsForAnswersAsLongAsItIsTold) {
   EXPECT_THAT(UserTimeouts((*server)->port()), ::testing::UnorderedElementsAre(kKeepaliveTimeoutMs, 60'000));
 }
 
-// An answer to a ping, as to bytes; and a client that pings has no strikes against it, or a GOAWAY would end its calls.
+// Pings have the same time-out as bytes, and a client's pings do not count as strikes, or a GOAWAY would end its calls.
 TEST(GrpcServer, PingsAreSentAndBorne) {
   const std::map<std::string, int> arguments = ServerArguments({.listen = "127.0.0.1:0", .answer_timeout_ms = 60'000});
   EXPECT_EQ(arguments.at(GRPC_ARG_KEEPALIVE_TIME_MS), kKeepaliveTimeMs);
@@ -118,7 +118,7 @@ TEST(GrpcServer, PingsAreSentAndBorne) {
   EXPECT_EQ(arguments.at(GRPC_ARG_HTTP2_MAX_PING_STRIKES), 0);
 }
 
-// Opens the descriptors that this process may have; closes them at its end.
+// Takes the descriptors that this process may open, 256 in all, and gives them back at its end.
 class NoDescriptors {
  public:
   NoDescriptors() {
@@ -131,7 +131,7 @@ class NoDescriptors {
     for (const int descriptor : taken_) close(descriptor);
     setrlimit(RLIMIT_NOFILE, &before_);
   }
-  // All but one.
+  // Takes all free descriptors but one.
   void Take() {
     for (int descriptor = dup(0); descriptor >= 0; descriptor = dup(0)) taken_.push_back(descriptor);
     close(taken_.back());
@@ -149,9 +149,9 @@ TEST(GrpcServer, ServesAgainAfterAMomentWithoutDescriptors) {
   ASSERT_EQ(Health((*server)->port(), ""), kServing);
   {
     NoDescriptors none;
-    for (bool served = true; served;) {  // what other connections leave behind may be taken once
+    for (bool served = true; served;) {  // a descriptor that another connection freed may serve one client
       none.Take();
-      const int client = ConnectedTo((*server)->port());  // the last descriptor is the client's
+      const int client = ConnectedTo((*server)->port());  // the client takes the last descriptor
       ASSERT_GE(client, 0);
       char byte;
       served = recv(client, &byte, 1, 0) > 0;
@@ -167,7 +167,7 @@ TEST(GrpcServer, AnswersUntilItIsShutDown) {
   ASSERT_TRUE(server.ok()) << server.status();
   EXPECT_TRUE((*server)->Answers(kPatience).ok()) << (*server)->Answers(kPatience);
   (*server)->Shutdown(0);
-  EXPECT_TRUE((*server)->Answers(kPatience).ok());  // it is meant to
+  EXPECT_TRUE((*server)->Answers(kPatience).ok());  // a server that was shut down counts as healthy
   EXPECT_EQ(ConnectedTo((*server)->port()), -1);
 }
 
@@ -183,10 +183,10 @@ TEST(GrpcServer, TooManyConnectionsOfAnAddressAreTurnedAway) {
   char byte;
   EXPECT_LE(recv(one_more, &byte, 1, 0), 0);
   EXPECT_EQ(turned_away, 1);
-  EXPECT_TRUE((*server)->Answers(kPatience).ok());  // its own probe has room
+  EXPECT_TRUE((*server)->Answers(kPatience).ok());  // there is room for its own probe
   for (const int client : clients) close(client);
   close(one_more);
-  EXPECT_EQ(Health((*server)->port(), ""), kServing);  // in the place of one that has left
+  EXPECT_EQ(Health((*server)->port(), ""), kServing);  // takes the place of one that has left
 }
 
 TEST(GrpcServer, APortInUseIsNamed) {

@@ -25,10 +25,10 @@
 namespace zerofleet::services {
 namespace {
 
-constexpr int kBacklog = 4096;     // the kernel takes less where net.core.somaxconn says so
-constexpr int kPauseMs = 50;       // after an error that another try at once would meet again
-constexpr size_t kLeastRoom = 64;  // connections, however few files may be open
-constexpr char kAccepted = '\n';   // what a probe reads
+constexpr int kBacklog = 4096;     // the kernel takes fewer if net.core.somaxconn is smaller
+constexpr int kPauseMs = 50;       // after an error that an immediate retry would meet again
+constexpr size_t kLeastRoom = 64;  // at least this many connections, however few files may be open
+constexpr char kAccepted = '\n';   // what the listener sends to its own probe
 
 struct SocketAddress {
   sockaddr_storage storage = {};
@@ -41,12 +41,12 @@ struct SocketAddress {
     return storage.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&storage)->sin6_port
                                          : reinterpret_cast<sockaddr_in*>(&storage)->sin_port;
   }
-  // Where this machine reaches a socket that listens on all addresses.
+  // Replaces "all addresses" by one at which this machine reaches the socket.
   void AnyIsLoopback() {
     if (storage.ss_family == AF_INET6) {
       in6_addr& address = reinterpret_cast<sockaddr_in6*>(&storage)->sin6_addr;
       if (!IN6_IS_ADDR_UNSPECIFIED(&address)) return;
-      address = in6_addr{};  // 127.0.0.1, as IPv6 writes it: ::1 may be switched off
+      address = in6_addr{};  // 127.0.0.1 mapped to IPv6, since ::1 may be switched off
       address.s6_addr[10] = address.s6_addr[11] = 0xff;
       address.s6_addr[12] = 127;
       address.s6_addr[15] = 1;
@@ -71,7 +71,7 @@ void CloseIfOpen(int& descriptor) {
   descriptor = -1;
 }
 
-// The process's other files need room beside the connections.
+// Leaves half of the descriptors for the process's other files.
 size_t RoomWithinLimit(size_t most) {
   rlimit limit;
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return most;
@@ -155,7 +155,7 @@ absl::StatusOr<std::unique_ptr<Listener>> Listener::Open(ListenerOptions options
 
 absl::Status Listener::Bind() {
   port_ = options_.address.port;
-  // All addresses are those of IPv6 too, where there is IPv6.
+  // "All addresses" includes those of IPv6, if there is IPv6.
   bool bound = options_.address.host == "0.0.0.0" && BindTo("::") && !listening_.empty();
   bound = bound || BindTo(options_.address.host);
   if (!bound || listening_.empty() || pipe2(wake_, O_CLOEXEC) != 0) return CannotListen(options_.address);
@@ -172,7 +172,7 @@ bool Listener::BindTo(const std::string& host) {
   const absl::Cleanup free_candidates = [candidates] { freeaddrinfo(candidates); };
   for (const addrinfo* each = candidates; each != nullptr; each = each->ai_next) {
     const int descriptor = ListenOn(*each, port_);
-    // A name may have an address that this machine has not, such as one of IPv6; a port in use is an error.
+    // A name may have an address that this machine lacks, such as an IPv6 one; a port in use is an error.
     if (descriptor < 0 && (errno == EADDRNOTAVAIL || errno == EAFNOSUPPORT)) continue;
     if (descriptor < 0) return false;
     listening_.push_back(descriptor);
@@ -230,7 +230,7 @@ void Listener::TurnOneAway(int listening) {
     close(socket);
   }
   reserve_ = OpenReserve();
-  if (!had_reserve || reserve_ < 0) poll(nullptr, 0, kPauseMs);  // others of the process have the last one
+  if (!had_reserve || reserve_ < 0) poll(nullptr, 0, kPauseMs);  // other threads have taken the last one
 }
 
 void Listener::Take(int socket) {
@@ -255,7 +255,7 @@ void Listener::Take(int socket) {
   serve_(socket);
 }
 
-// One comes from this machine, from the address that it goes to, and from a port that the probe holds.
+// A probe comes from the address that it connects to, and from a port that ProbeBy has registered.
 bool Listener::IsProbe(int socket) {
   SocketAddress peer, local;
   if (!peer.Peer(socket) || !local.Local(socket)) return false;

@@ -1,8 +1,8 @@
-// The TCP port of a server: accepts connections, each of which goes to the server, and never stops accepting.
+// A server's TCP port: accepts connections, passes each to the server, and never stops accepting.
 //
-// gRPC's own loop of accept() ends for good at an error such as a lack of file descriptors (CVE-2023-4785), and it
-// takes any number of connections. Here there are bounds, for an address and for all, and where no descriptor is left a
-// reserve is spent on turning the next client away.
+// gRPC's own loop of accept() ends for good at an error such as a lack of file descriptors (CVE-2023-4785), and accepts
+// any number of connections. This one has limits, per address and in all, and keeps a descriptor in reserve with which
+// to refuse the next client if no other is left.
 #ifndef ZEROFLEET_SERVICES_RPC_LISTENER_H_
 #define ZEROFLEET_SERVICES_RPC_LISTENER_H_
 
@@ -28,24 +28,25 @@
 
 namespace zerofleet::services {
 
-// A peer that vanished without closing its connection is noticed after these two, where no heartbeat notices it before:
-// by HTTP/2 pings, at both ends and however little is said. The second is also what gRPC sets as TCP_USER_TIMEOUT of
-// the connection, so that bytes which nobody acknowledges end it as soon, not after the kernel's 15 minutes or so. A
-// coordinator waits for the heartbeat timeout instead of the second where that is longer.
+// A peer that vanished without closing its connection is noticed after the sum of these two, if no heartbeat notices it
+// before: both ends send HTTP/2 pings, however little else is sent. gRPC also sets the second as the connection's
+// TCP_USER_TIMEOUT, so that unacknowledged bytes end it as soon, and not after the kernel's 15 minutes or so. A
+// coordinator uses the heartbeat timeout instead of the second if that is longer.
 inline constexpr int kKeepaliveTimeMs = 10'000;
 inline constexpr int kKeepaliveTimeoutMs = 10'000;
 
-// Connections that are open, by their clients' addresses. When one ends is not told: it is looked at when room is
-// wanted. Not thread-safe.
+// The open connections, by client address. Their ends are not reported to it; it checks for closed ones when room is
+// needed. Not thread-safe.
 class ConnectionRoom {
  public:
   ConnectionRoom(size_t most, size_t most_per_address) : most_(most), most_per_address_(most_per_address) {}
 
-  // ResourceExhausted, saying which bound, if there is no room for `socket`; else it counts until it is closed.
+  // ResourceExhausted, naming the limit, if there is no room for `socket`; otherwise the socket counts until it is
+  // closed.
   absl::Status Enter(int socket, const std::string& address);
 
  private:
-  using Sockets = std::vector<std::pair<int, ino_t>>;  // a descriptor may be another socket's by now
+  using Sockets = std::vector<std::pair<int, ino_t>>;  // with inodes, since a descriptor may be another socket's by now
   static void DropClosed(Sockets& sockets);
   size_t Count() const;
 
@@ -54,17 +55,17 @@ class ConnectionRoom {
 };
 
 struct ListenerOptions {
-  Address address;                 // port 0 = any free one; a name is listened on at all its addresses
-  size_t most_connections = 4096;  // less where the process may not open twice as many files
+  Address address;                 // port 0 = any free one; for a name, listens on all its addresses
+  size_t most_connections = 4096;  // fewer if the process may not open twice as many files
   size_t most_per_address = 256;
   int answer_timeout_ms = kKeepaliveTimeoutMs;  // TCP_USER_TIMEOUT of the connections
-  // A client that was turned away, and why. From the listener's thread: quick, and alive as long as the listener.
+  // Called from the listener's thread for each refused client, so it must be quick and outlive the listener.
   std::function<void(const std::string& address, const std::string& why)> turned_away = nullptr;
 };
 
 class Listener {
  public:
-  // Takes the port; clients wait until Start. FailedPrecondition naming the address if it cannot be had: one that
+  // Binds the port; clients wait until Start. FailedPrecondition, naming the address, if that fails: a port that
   // another process listens on is never shared.
   static absl::StatusOr<std::unique_ptr<Listener>> Open(ListenerOptions options);
   ~Listener();  // as Stop
@@ -73,9 +74,9 @@ class Listener {
 
   int port() const { return port_; }
 
-  // `serve` takes each connection over: a non-blocking socket, which it closes. Called from the listener's thread.
+  // Passes each connection to `serve`, as a non-blocking socket that `serve` owns. Called from the listener's thread.
   void Start(std::function<void(int socket)> serve);
-  // Accepts nothing more: the port is free. Idempotent.
+  // Stops accepting and frees the port. Idempotent.
   void Stop();
 
   // Connects to itself: Unavailable if the connection is not accepted within `limit`. From any thread.
@@ -95,8 +96,8 @@ class Listener {
   const ListenerOptions options_;
   int port_ = 0;
   std::vector<int> listening_;
-  int wake_[2] = {-1, -1};  // a pipe: closed to end the thread
-  int reserve_ = -1;        // a descriptor to give up where none is left
+  int wake_[2] = {-1, -1};  // a pipe; closing its write end ends the thread
+  int reserve_ = -1;        // a descriptor to give up when no other is left
   ConnectionRoom room_;
   std::function<void(int socket)> serve_;
   absl::Mutex mutex_;

@@ -1,4 +1,4 @@
-// Room for connections, and a listener that takes, refuses and ends.
+// Room for connections, and a listener that accepts, refuses and stops.
 #include "services/rpc/listener.h"
 
 #include <arpa/inet.h>
@@ -53,7 +53,7 @@ TEST(ConnectionRoom, IsThereAgainWhereASocketWasClosed) {
   EXPECT_FALSE(room.Enter(second.get(), "10.0.0.1").ok());
   first.Close();
   ASocket third;
-  ASSERT_EQ(third.get(), reused);  // the same number is another socket
+  ASSERT_EQ(third.get(), reused);  // the same number, but another socket
   EXPECT_TRUE(room.Enter(third.get(), "10.0.0.1").ok());
   EXPECT_TRUE(room.Enter(second.get(), "10.0.0.2").ok());
 }
@@ -67,7 +67,7 @@ TEST(Listener, HandsConnectionsOverAndAnswersItsProbe) {
     if (!taken.HasBeenNotified()) taken.Notify();
   });
   ASSERT_TRUE((*listener)->Probe(kProbePatience).ok()) << (*listener)->Probe(kProbePatience);
-  EXPECT_FALSE(taken.HasBeenNotified());  // a probe is nobody's client
+  EXPECT_FALSE(taken.HasBeenNotified());  // a probe is not passed on
   sockaddr_in address = {};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<uint16_t>((*listener)->port()));
@@ -79,7 +79,7 @@ TEST(Listener, HandsConnectionsOverAndAnswersItsProbe) {
 
 TEST(Listener, SaysThatNothingIsAccepted) {
   const auto listener = Listener::Open({.address = {"127.0.0.1", 0}});
-  ASSERT_TRUE(listener.ok());  // and never started
+  ASSERT_TRUE(listener.ok());  // it is never started
   const absl::Status status = (*listener)->Probe(absl::Milliseconds(20));
   EXPECT_THAT(std::string(status.message()), HasSubstr("does not accept a connection within 20ms"));
 }

@@ -1,4 +1,4 @@
-// What the kernel is told of this process's connections, for tests.
+// Socket options of this process's connections, for tests.
 #ifndef ZEROFLEET_SERVICES_RPC_USER_TIMEOUTS_TESTING_H_
 #define ZEROFLEET_SERVICES_RPC_USER_TIMEOUTS_TESTING_H_
 

@@ -1,8 +1,8 @@
 // Who may make which call: roles, and what a peer must show for them. docs/security.md is the user's page.
 //
 // A fleet knows two roles. A worker may join; an operator may watch the run's events and stop it. Status, health and
-// metrics are for everybody who reaches the port. A role is shown by a token (--token-file), by a name in the
-// certificate that the authority has signed (--tls-ca), or by both where both are configured.
+// metrics are open to everybody who reaches the port. A role is proved by a token (--token-file), by a name in a
+// certificate that the authority has signed (--tls-ca), or by both if both are configured.
 #ifndef ZEROFLEET_SERVICES_SECURITY_ACCESS_H_
 #define ZEROFLEET_SERVICES_SECURITY_ACCESS_H_
 
@@ -17,17 +17,17 @@ namespace zerofleet::services {
 enum class Role { kWorker, kOperator };
 
 struct AccessOptions {
-  // Empty: no token is asked for. Without an operator's token, the workers' serves both roles.
+  // Without a worker token no token is required. Without an operator token, the workers' is valid for both roles.
   std::string worker_token, operator_token;
-  // Whether peers have certificates of the fleet's authority; they must then hold the role's name among their
-  // alternative names, as DNS name or URI.
+  // Whether peers have certificates of the fleet's authority; these must then have the role's name among their
+  // alternative names, as a DNS name or URI.
   bool certificates = false;
   std::string worker_name = "zerofleet-worker", operator_name = "zerofleet-operator";
 };
 
 // What a caller has shown.
 struct Peer {
-  std::vector<std::string> authorization;  // values of the metadata of that name
+  std::vector<std::string> authorization;  // values of the "authorization" metadata
   std::vector<std::string> names;          // alternative names of its verified certificate
 };
 
@@ -39,7 +39,7 @@ class AccessControl {
   // for a certificate without the role's name.
   absl::Status Check(Role role, const Peer& peer) const;
 
-  // Whether anybody may do anything.
+  // Whether every caller may make every call.
   bool open() const { return options_.worker_token.empty() && !options_.certificates; }
 
  private:
@@ -49,7 +49,7 @@ class AccessControl {
   const AccessOptions options_;
 };
 
-// The value of the metadata that shows `token`.
+// The value of the "authorization" metadata for `token`.
 std::string AuthorizationOf(const std::string& token);
 inline constexpr char kAuthorization[] = "authorization";
 

@@ -16,14 +16,14 @@
 namespace zerofleet::services {
 namespace {
 
-// Verifies clients by itself, so that who is refused, and why, can be told: gRPC says of a handshake only that it
-// failed. Keeps the watch on a server's files, too, whether or not it asks clients for certificates.
+// Verifies clients itself, so that a refusal can be reported with its reason: gRPC says only that a handshake failed.
+// It also keeps the watch on a server's files alive, whether or not clients must have certificates.
 class ClientVerifier : public grpc::experimental::ExternalCertificateVerifier {
  public:
   ClientVerifier(std::shared_ptr<LiveCertificates> certificates, bool required, TlsObserver observer)
       : certificates_(std::move(certificates)), required_(required), observer_(std::move(observer)) {}
 
-  // True: the answer is in `status`.
+  // Returns true, which means that `status` has the answer already.
   bool Verify(grpc::experimental::TlsCustomVerificationCheckRequest* request, std::function<void(grpc::Status)>,
               grpc::Status* status) override {
     if (!required_) return true;
@@ -44,7 +44,7 @@ class ClientVerifier : public grpc::experimental::ExternalCertificateVerifier {
   const TlsObserver observer_;
 };
 
-// gRPC's own watch on the files that have been read and found good.
+// gRPC's own watch on files that have been checked.
 std::shared_ptr<grpc::experimental::CertificateProviderInterface> Watch(const TlsFiles& files, const std::string& ca) {
   return std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(files.key, files.certificate, ca,
                                                                               kTlsReloadSeconds);
@@ -62,7 +62,7 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerCredentialsFrom(c
   }
   grpc::experimental::TlsServerCredentialsOptions options(Watch(files, ""));
   options.watch_identity_key_cert_pairs();
-  // gRPC asks for a certificate, and ClientVerifier refuses whoever has none or the wrong one.
+  // gRPC requests a certificate, and ClientVerifier refuses clients that have none or a wrong one.
   const bool required = !files.ca.empty();
   options.set_cert_request_type(required ? GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_BUT_DONT_VERIFY
                                          : GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE);

@@ -28,7 +28,7 @@ namespace zerofleet::services {
 namespace {
 
 constexpr size_t kMostSubject = 256;
-constexpr int kSecurityLevel = 2;  // Debian's for connections: keys of 112 bits' strength, no SHA-1
+constexpr int kSecurityLevel = 2;  // Debian's level for connections: keys of 112 bits' strength, no SHA-1
 
 template <typename T, void (*Free)(T*)>
 struct Freer {
@@ -40,7 +40,7 @@ using Key = std::unique_ptr<EVP_PKEY, Freer<EVP_PKEY, EVP_PKEY_free>>;
 using Store = std::unique_ptr<X509_STORE, Freer<X509_STORE, X509_STORE_free>>;
 using Verification = std::unique_ptr<X509_STORE_CTX, Freer<X509_STORE_CTX, X509_STORE_CTX_free>>;
 
-// What tells that a file has been exchanged: one that a link leads to, too.
+// A mark that changes when the file is replaced, also if the path is a link to it.
 using FileMark = std::tuple<int64_t, int64_t, uint64_t, uint64_t>;
 FileMark MarkOf(const std::string& path) {
   struct stat found = {};
@@ -56,7 +56,7 @@ Certificates ParseAll(absl::string_view text) {
   const std::unique_ptr<BIO, decltype(&BIO_free)> reader(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())),
                                                          &BIO_free);
   while (X509* one = PEM_read_bio_X509(reader.get(), nullptr, nullptr, nullptr)) sk_X509_push(all.get(), one);
-  ERR_clear_error();  // the end of the text is one
+  ERR_clear_error();  // the end of the text is an error
   return all;
 }
 
@@ -72,9 +72,9 @@ Key ParseKey(const std::string& text) {
   return Key(PEM_read_bio_PrivateKey(reader.get(), nullptr, nullptr, nullptr));
 }
 
-// What the files held when they were read.
+// The files' contents when they were read.
 struct Loaded {
-  Certificates own;  // its own certificate, then those between it and the authority
+  Certificates own;  // the server's own certificate, then the intermediate ones
   Key key;
   std::shared_ptr<X509_STORE> authority;  // none: clients are not asked for certificates
 };
@@ -86,8 +86,9 @@ std::shared_ptr<X509_STORE> StoreOf(const TlsTexts& texts) {
   const Certificates trusted = ParseAll(texts.ca);
   for (int i = 0; i < sk_X509_num(trusted.get()); ++i)
     X509_STORE_add_cert(store.get(), sk_X509_value(trusted.get(), i));
-  ERR_clear_error();  // one that is in the file twice
-  // As gRPC's clients verify servers: an authority between the root and the certificate may be all that is trusted.
+  ERR_clear_error();  // a certificate that is in the file twice is an error
+  // The flags with which gRPC's clients verify servers: an intermediate authority alone may be trusted, without the
+  // root.
   X509_STORE_set_flags(store.get(), X509_V_FLAG_PARTIAL_CHAIN | X509_V_FLAG_TRUSTED_FIRST);
   return store;
 }
@@ -97,7 +98,7 @@ std::shared_ptr<X509_STORE> StoreOf(const TlsTexts& texts) {
 struct LiveCertificates::Impl {
   TlsFiles files;
   Warn warn;
-  FileMarks marks;  // of the thread's, once that has begun
+  FileMarks marks;  // used only by the thread, once that has started
 
   absl::Mutex mutex;
   std::shared_ptr<const Loaded> loaded ABSL_GUARDED_BY(mutex);
@@ -105,7 +106,7 @@ struct LiveCertificates::Impl {
   absl::Notification closing;
   std::thread watcher;  // last: it uses the others
 
-  // Marks are taken before the files are read: what changes meanwhile is read next time.
+  // Takes marks before it reads the files, so that a change in between is read the next time.
   absl::Status Reread() {
     marks = MarksOf(files);
     ZF_ASSIGN_OR_RETURN(const TlsTexts texts, ReadTls(files));
@@ -191,7 +192,7 @@ void LiveCertificates::UseIn(SSL_CTX* context, std::shared_ptr<LiveCertificates>
   auto* const held = new Held(std::move(certificates));
   SSL_CTX_set_ex_data(context, index, held);
   SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
-  // A session that is taken up again would not be looked at again.
+  // No sessions are resumed, since a resumed session's certificate would not be checked again.
   SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_options(context, SSL_OP_NO_TICKET);
   SSL_CTX_set_num_tickets(context, 0);

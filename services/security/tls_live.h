@@ -1,5 +1,5 @@
-// Certificates that may be exchanged while a process runs: files that have changed are read again, and what begins
-// later goes by them. What cannot be used is told once, and what was there before stays in use.
+// Certificates that may be replaced while a process runs: changed files are read again, and later connections use them.
+// If they cannot be used there is one warning, and the previous ones stay in use.
 #ifndef ZEROFLEET_SERVICES_SECURITY_TLS_LIVE_H_
 #define ZEROFLEET_SERVICES_SECURITY_TLS_LIVE_H_
 
@@ -18,28 +18,28 @@ struct ssl_st;
 
 namespace zerofleet::services {
 
-// How often files are looked at.
+// How often files are checked for changes.
 inline constexpr int kTlsReloadSeconds = 1;
 
 class LiveCertificates {
  public:
   using Warn = std::function<void(const std::string& line)>;
 
-  // Errors as of ReadTls. `warn` is called from a thread that looks at the files until this is destroyed.
+  // Errors as from ReadTls. `warn` is called from the thread that checks the files, until this object is destroyed.
   static absl::StatusOr<std::shared_ptr<LiveCertificates>> Read(const TlsFiles& files, Warn warn);
   ~LiveCertificates();
 
-  // Whether a client that shows this chain, PEM with its own certificate first, is one of the authority's.
-  // PermissionDenied, with the certificate's subject and OpenSSL's reason, if it is not; there must be an authority.
+  // Checks that the authority has signed a client's chain (PEM, the client's own certificate first). PermissionDenied,
+  // with the certificate's subject and OpenSSL's reason, if not. There must be an authority.
   absl::Status CheckClient(absl::string_view chain) const;
 
-  // Every connection that a server begins with `context` shows the certificate that is in the files then. Where there
-  // is an authority, a client is asked for a certificate, and may show one of its own or none. Keeps this alive as long
-  // as the context.
+  // From now on every connection that a server accepts with `context` shows the certificate that is in the files at
+  // that time. With an authority, a client is asked for a certificate; it may show none, but not another authority's.
+  // The context keeps `certificates` alive.
   static void UseIn(ssl_ctx_st* context, std::shared_ptr<LiveCertificates> certificates);
-  // Whether the client of such a connection, after the handshake, has shown a certificate, or was asked for none.
+  // Whether the client of such a connection has shown a certificate in the handshake, or was not asked for one.
   static bool MayRead(const ssl_st* connection);
-  // Why the certificate that the client of such a connection has shown was not accepted; empty if it was not that.
+  // Why the certificate of such a connection's client was not accepted; empty if that is not why the handshake failed.
   static std::string WhyNotAccepted(const ssl_st* connection);
 
  private:

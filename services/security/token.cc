@@ -1,4 +1,4 @@
-// See token.h.
+// Reading, making and comparing tokens; see token.h.
 #include "services/security/token.h"
 
 #include <sys/random.h>

@@ -9,9 +9,9 @@
 
 namespace zerofleet::services {
 
-// The token in the file at `path`, as `flag` names it: its text without the line's end. InvalidArgument, naming flag
-// and file, for a file that cannot be read, that every user of the machine may read, or whose text is shorter than 16
-// or longer than 4096 characters, or has other characters than printable ASCII without spaces.
+// The token in the file at `path`, which `flag` names: its text without the end of the line. InvalidArgument, naming
+// flag and file, for a file that cannot be read, that every user of the machine may read, or whose text is shorter than
+// 16 or longer than 4096 characters, or has other characters than printable ASCII without spaces.
 absl::StatusOr<std::string> ReadTokenFile(const std::string& flag, const std::string& path);
 
 // A fresh token of 256 random bits, as text.

@@ -1,4 +1,4 @@
-// Token files: what is read, and what is refused with flag and path.
+// Token files: which are read, and which are refused, naming flag and path.
 #include "services/security/token.h"
 
 #include <sys/stat.h>
@@ -37,7 +37,7 @@ class TokenFile : public ::testing::Test {
 TEST_F(TokenFile, IsReadWithoutItsLineEnd) {
   const std::string token = MakeToken();
   EXPECT_EQ(Read(token + "\n").value(), token);
-  EXPECT_EQ(Read(token + "\r\n", 0640).value(), token);  // a group may read it
+  EXPECT_EQ(Read(token + "\r\n", 0640).value(), token);  // the group may have read access
 }
 
 TEST_F(TokenFile, IsRefusedWithAReason) {

@@ -30,13 +30,13 @@ struct OperatorClient::Impl {
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<v1::Coordinator::Stub> stub;
 
-  uint64_t log = 0, number = 0;  // of the last event passed on
+  uint64_t log = 0, number = 0;  // the last event's that was passed on
 
   absl::Mutex mutex;
-  grpc::ClientContext* watch ABSL_GUARDED_BY(mutex) = nullptr;  // of the watch in progress
+  grpc::ClientContext* watch ABSL_GUARDED_BY(mutex) = nullptr;  // the watch in progress
   bool watch_cancelled ABSL_GUARDED_BY(mutex) = false;
 
-  // Waits for the channel, so that a coordinator that is not there is told apart from one that is slow to answer.
+  // Waits for the channel, to distinguish a coordinator that cannot be reached from one that is slow to answer.
   absl::Status Prepare(grpc::ClientContext& context, double timeout_seconds) {
     const auto deadline = In(timeout_seconds);
     if (!channel->WaitForConnected(deadline)) {
@@ -47,7 +47,7 @@ struct OperatorClient::Impl {
     return absl::OkStatus();
   }
 
-  // Whether no watch of the coordinator that sends it has passed it on.
+  // Whether no earlier watch of the same coordinator has passed the event on.
   bool IsNew(const v1::Event& event) {
     if (event.log() == 0) return true;
     if (event.log() == log && event.number() <= number) return false;

@@ -1,4 +1,4 @@
-// The group's list behind one lock, and a thread per client that waits for the group's end; see rendezvous.h.
+// The group's members under one lock, and a thread per client that waits for the group's end; see rendezvous.h.
 #include "services/session/rendezvous.h"
 
 #include <chrono>
@@ -25,7 +25,7 @@ namespace {
 
 // How soon a cancellation is noticed.
 constexpr absl::Duration kTick = absl::Milliseconds(100);
-// For the other ranks' calls to end by themselves.
+// How long the other ranks' calls may take to end by themselves.
 constexpr double kShutdownSeconds = 2;
 
 }  // namespace
@@ -58,7 +58,7 @@ struct RendezvousServer::Impl final : v1::Rendezvous::Service {
     return grpc::Status::OK;
   }
 
-  // Until `reached`, or until a rank has left: this one, which its call's cancellation tells, or another.
+  // Waits until `reached`, or until a rank has left: this one, as its call's cancellation shows, or another.
   grpc::Status Await(const grpc::ServerContext& context, int rank, bool (Impl::*reached)() const)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     while (broken.ok() && !(this->*reached)()) {
@@ -103,7 +103,7 @@ struct RendezvousClient::Impl {
     if (reader.joinable()) reader.join();
   }
 
-  // The reading thread: the group, then the end.
+  // The reading thread: reads the group, then waits for the end.
   void Read() {
     v1::Group group;
     if (stream->Read(&group)) {

@@ -1,5 +1,5 @@
 // Where the ranks of a group without a coordinator meet, for measurements between hosts: one of them serves, all join,
-// and each learns its rank and everybody's address. Whoever reaches the port can join: it is no part of training.
+// and each learns its rank and everybody's address. Anybody who reaches the port can join; training does not use it.
 #ifndef ZEROFLEET_SERVICES_SESSION_RENDEZVOUS_H_
 #define ZEROFLEET_SERVICES_SESSION_RENDEZVOUS_H_
 
@@ -30,29 +30,31 @@ class RendezvousServer {
 
 struct RendezvousOptions {
   std::string server;                   // HOST:PORT
-  std::string host;                     // this rank's, for messages
-  std::string transport_address;        // for the other ranks
+  std::string host;                     // this rank's host name, for messages
+  std::string transport_address;        // sent to the other ranks
   double connect_timeout_seconds = 60;  // for a server that is still starting
-  // Asked several times a second while connecting and waiting for the others; true ends that with Cancelled.
+  // Called several times a second while connecting and waiting for the others; if it returns true, Join ends with
+  // Cancelled.
   std::function<bool()> cancelled = nullptr;
 };
 
 class RendezvousClient {
  public:
   // Returns when all ranks have joined. Unavailable, naming the address, if nothing answers in time or the group breaks
-  // up; FailedPrecondition if it is complete without this one.
+  // up; FailedPrecondition if the group is complete already.
   static absl::StatusOr<std::unique_ptr<RendezvousClient>> Join(const RendezvousOptions& options);
-  // Leaves: without Done before it, every other rank's group ends.
+  // Leaves the group; without a Done before it, the group ends for every other rank.
   ~RendezvousClient();
 
   int rank() const;
   const std::vector<std::string>& transport_addresses() const;  // by rank
 
-  // Called once, from another thread, when a rank has left without Done or the server is gone; also if that has
-  // happened before. Set once.
+  // Sets the handler that is called once, from another thread, when a rank has left without Done or the server is gone;
+  // if that has happened already, it is called at once. Call OnLost once.
   void OnLost(const std::function<void(absl::Status)>& handler);
 
-  // This rank needs the others no longer; returns when that holds for all, or with what OnLost's handler is told.
+  // Says that this rank no longer needs the others. Returns when all ranks have said so, or with the status that
+  // OnLost's handler gets.
   absl::Status Done();
 
  private:

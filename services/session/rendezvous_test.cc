@@ -1,4 +1,4 @@
-// Groups that meet, work and part, and those that lose a rank.
+// Groups that meet, work and part, and groups that lose a rank.
 #include "services/session/rendezvous.h"
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// The streams and threads of a session; see session_client.h. What it does, and when, session_machine.h decides.
+// The streams and threads of a session; see session_client.h. session_machine.h decides what happens, and when.
 #include "services/session/session_client.h"
 
 #include <algorithm>
@@ -83,19 +83,19 @@ struct SessionClient::Impl {
   std::unique_ptr<v1::Coordinator::Stub> stub;
   std::thread session;
 
-  // --- Of the session's thread, and of the writing thread while a stream lasts.
+  // --- Used by the session's thread, and by the writing thread while a stream lasts.
   std::unique_ptr<Stream> stream;
   std::mt19937 random{std::random_device()()};
 
   absl::Mutex mutex;
   SessionMachine machine ABSL_GUARDED_BY(mutex);
-  std::unique_ptr<grpc::ClientContext> context ABSL_GUARDED_BY(mutex);  // of the stream
+  std::unique_ptr<grpc::ClientContext> context ABSL_GUARDED_BY(mutex);  // the stream's
   std::function<v1::Heartbeat()> heartbeat ABSL_GUARDED_BY(mutex);
   std::function<void(absl::Status)> on_lost ABSL_GUARDED_BY(mutex);
   std::function<void(uint64_t, absl::Status)> on_regroup ABSL_GUARDED_BY(mutex);
   bool stream_over ABSL_GUARDED_BY(mutex) = false;  // nothing more can be read from the stream
 
-  // --- Conditions waited for.
+  // --- Conditions to wait for.
   bool WriterHasWork() ABSL_SHARED_LOCKS_REQUIRED(mutex) { return stream_over || machine.HasWork(); }
   bool CanReceive() ABSL_SHARED_LOCKS_REQUIRED(mutex) { return machine.CanTake(); }
   bool CanNotify() ABSL_SHARED_LOCKS_REQUIRED(mutex) { return on_lost != nullptr || machine.closing(); }
@@ -142,7 +142,7 @@ struct SessionClient::Impl {
     absl::MutexLock lock(&mutex);
     context = std::move(next);
     stream_over = false;
-    if (machine.closing()) context->TryCancel();  // too late for Close to do it
+    if (machine.closing()) context->TryCancel();  // Close came too early to do it
   }
 
   // Opens the next stream once a coordinator can be reached. False if the session is over.
@@ -200,7 +200,7 @@ struct SessionClient::Impl {
     handler(reason);
   }
 
-  // --- A stream's writing thread: what is queued, and heartbeats when they are due.
+  // --- A stream's writing thread: writes what is queued, and heartbeats when they are due.
   void WriteLoop() {
     while (std::optional<v1::WorkerMessage> message = NextToWrite()) {
       if (!stream->Write(*message)) break;
@@ -228,7 +228,7 @@ struct SessionClient::Impl {
         if (std::holds_alternative<WriteHeartbeat>(next)) beat = heartbeat;
       }
       if (!beat) continue;
-      v1::Heartbeat said = beat();  // outside the lock: it asks the trainer
+      v1::Heartbeat said = beat();  // without the lock, since it calls the trainer
       absl::MutexLock lock(&mutex);
       return machine.Beat(std::move(said));
     }

@@ -31,7 +31,7 @@ v1::CoordinatorMessage Welcome(uint64_t generation, double heartbeat_timeout_sec
   return message;
 }
 
-// Reads until the worker has said its last, remembering what it said.
+// Reads until the worker's last message, and keeps the messages.
 struct Recorder {
   std::vector<v1::WorkerMessage> messages;
   absl::Notification ended;
@@ -53,7 +53,7 @@ std::unique_ptr<SessionClient> Connected(const TestCoordinator& coordinator,
   return *std::move(session);
 }
 
-// What OnLost tells, for a test to wait for.
+// The status that OnLost's handler gets, for a test to wait for.
 struct Loss {
   absl::Notification told;
   absl::Status status;
@@ -154,7 +154,7 @@ TEST(SessionClient, BeatsAtAQuarterOfTheTimeoutThatTheWelcomeTells) {
     return heartbeat;
   });
   ASSERT_TRUE(enough.WaitForNotificationWithTimeout(absl::Seconds(kPatienceSeconds)));
-  // Three intervals of 0.2 s from when each was due; a busy machine may hold up the first.
+  // Three intervals of 0.2 s, counted from when each was due; a busy machine may delay the first.
   EXPECT_GT(beats[3] - beats[0], 1.9 * kTimeoutSeconds / 4);
 }
 
@@ -195,7 +195,7 @@ TEST(SessionClient, AKilledCoordinatorIsALossThatNamesIt) {
   EXPECT_EQ(session->Receive(0).status(), loss.status);
 }
 
-// Breaks the stream as a coordinator does whose process ends.
+// Breaks the stream as a coordinator's end would.
 const grpc::Status kBroken(grpc::StatusCode::UNAVAILABLE, "gone");
 
 TEST(SessionClient, ABrokenStreamIsFollowedByAnotherThatSaysWhatTheWorkerWasDoing) {
@@ -219,7 +219,7 @@ TEST(SessionClient, ABrokenStreamIsFollowedByAnotherThatSaysWhatTheWorkerWasDoin
     v1::WorkerMessage hello;
     stream.Read(&hello);
     second.messages.push_back(hello);
-    back.WaitForNotification();  // nothing follows the Hello before it is answered
+    back.WaitForNotification();  // nothing follows the Hello until it is answered
     stream.Write(Welcome(7, 2));
     second.ReadAll(stream);
     return grpc::Status::OK;

@@ -13,7 +13,7 @@ using Body = v1::WorkerMessage::BodyCase;
 
 namespace {
 
-// As the worker judges it. What an earlier try at the step came to leaves the newest open.
+// The worker judges it in the same way. The outcome of an earlier try at the step does not settle a later one.
 bool IsSettledBy(const v1::ShardWritten& shard, const v1::CheckpointOutcome& outcome) {
   return std::pair(shard.step(), shard.retry()) <= std::pair(outcome.step(), outcome.retry());
 }
@@ -23,7 +23,7 @@ bool IsSettledBy(const v1::ShardWritten& shard, const v1::CheckpointOutcome& out
 void SessionJournal::Sent(const v1::WorkerMessage& message) {
   if (message.has_hello()) hello_ = message;
   if (message.has_stop_requested()) stop_requested_ = message;
-  if (message.generation() < generation_) return;  // of a view that is over, though the worker has not taken that in
+  if (message.generation() < generation_) return;  // it is about a view that is over, as the worker does not know yet
   switch (message.body_case()) {
     case Body::kReady:
       ready_ = message;
@@ -47,7 +47,8 @@ void SessionJournal::Sent(const v1::WorkerMessage& message) {
 }
 
 void SessionJournal::Arrived(const v1::CoordinatorMessage& message, double now) {
-  // To one in a view, a Welcome of a later generation is no news of that view: a Regroup is, which may be lost.
+  // To a worker in a view, a Welcome's later generation does not end that view; only a Regroup does, and that may be
+  // lost.
   const bool is_news = !message.has_welcome() || !assignment_;
   if (is_news) generation_ = std::max(generation_, message.generation());
   if (message.has_welcome()) config_digest_ = coordinator::ConfigDigest(message.welcome().config());
@@ -55,8 +56,8 @@ void SessionJournal::Arrived(const v1::CoordinatorMessage& message, double now) 
   if (message.has_assignment()) {
     assignment_ = message.assignment();
     assignment_->clear_owned();
-    assignment_->clear_collective_key();  // which concerns no coordinator
-    assignment_->clear_trace_id();        // which is told by the call's metadata
+    assignment_->clear_collective_key();  // no coordinator needs it
+    assignment_->clear_trace_id();        // the call's metadata carries it
     neighbours_ = {};
     for (v1::Member& member : *assignment_->mutable_members()) {
       member.clear_transport_address();
@@ -81,7 +82,7 @@ void SessionJournal::NoteNeighbours(const v1::Peers& peers) {
   const std::array<int, 2> wishes = {1, size / 2};
   for (const v1::Member& peer : peers.members()) {
     const int places = places_to(peer.rank());
-    if (places == 0) continue;  // this one
+    if (places == 0) continue;  // this worker itself
     for (size_t i = 0; i < wishes.size(); ++i) {
       std::optional<v1::Member>& known = neighbours_[i];
       if (known && std::abs(places_to(known->rank()) - wishes[i]) <= std::abs(places - wishes[i])) continue;
@@ -125,7 +126,7 @@ std::vector<v1::WorkerMessage> SessionJournal::Rest() const {
   std::vector<v1::WorkerMessage> rest;
   if (ready_ && !assignment_) {
     rest.push_back(*ready_);
-    rest.back().set_generation(generation_);  // true in any generation, as long as no view has formed
+    rest.back().set_generation(generation_);  // valid in any generation until a view has formed
   }
   rest.insert(rest.end(), events_.begin(), events_.end());
   for (const auto* message : {&shard_, &failure_, &stop_requested_, &finished_}) {

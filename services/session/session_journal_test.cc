@@ -71,7 +71,7 @@ TEST_F(SessionJournalTest, InAViewItTellsThePlaceAndTheProgress) {
   EXPECT_EQ(Rest(), "");
 }
 
-// In a large view a session names the rank that follows it and the one half the view away, of all that it asked for.
+// In a large view a session names, of the ranks that it requested, the next one and the one half the view away.
 TEST_F(SessionJournalTest, InALargeViewItNamesTwoOthers) {
   Join();
   Hear(
@@ -93,7 +93,7 @@ TEST_F(SessionJournalTest, InALargeViewItNamesTwoOthers) {
       "100 } }");
   EXPECT_EQ(journal_.Hello(0)->hello().rejoin().assignment().members_size(), 0);
   Hear("generation: 8 peers { " + low + " }");
-  EXPECT_EQ(journal_.Hello(0)->hello().rejoin().assignment().members(0).rank(), 0);  // counted round
+  EXPECT_EQ(journal_.Hello(0)->hello().rejoin().assignment().members(0).rank(), 0);  // ranks wrap around
 }
 
 TEST_F(SessionJournalTest, KeepsAShardUntilItsOutcome) {
@@ -106,8 +106,8 @@ TEST_F(SessionJournalTest, KeepsAShardUntilItsOutcome) {
   EXPECT_EQ(Rest(), "");
 }
 
-// The last save of a run is tried again at the same step. An outcome of an earlier try, which a restarted coordinator
-// tells once more, is not that of the try in progress.
+// The last save of a run is retried at the same step. The outcome of an earlier try, which a restarted coordinator
+// sends once more, does not settle the try in progress.
 TEST_F(SessionJournalTest, KeepsATryUntilItsOwnOutcome) {
   Train();
   Say("generation: 7 shard_written { step: 5 }");

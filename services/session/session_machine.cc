@@ -13,11 +13,11 @@
 namespace zerofleet::services {
 namespace {
 
-// Both sides say little: a queue this long means that the other end has stopped taking part.
+// Both sides send little: a queue this long means that the other side no longer reads.
 constexpr size_t kQueueBound = 2 * SessionJournal::kMostEvents;
 
-// Between two streams: it doubles as long as none is answered, and every worker waits a random part of it, so that a
-// coordinator does not meet all at once.
+// The first pause between two streams. It doubles as long as no stream is answered, and every worker waits a random
+// part of it, so that not all reach a coordinator at once.
 constexpr double kFirstPauseSeconds = 0.05;
 
 constexpr double kDefaultHeartbeatSeconds = 0.5;
@@ -137,7 +137,7 @@ v1::WorkerMessage SessionMachine::Beat(v1::Heartbeat heartbeat) {
 
 std::optional<std::string> SessionMachine::Ended(const StreamEnd& end, double now, double jitter) {
   ZF_CHECK(phase_ == Phase::kOpen);
-  const bool stranger = !std::exchange(known_, false);  // until a coordinator answers, if one does
+  const bool stranger = !std::exchange(known_, false);  // until a coordinator answers
   const bool broke =
       end.kind == StreamEnd::Kind::kBroken || (end.kind == StreamEnd::Kind::kFull && stranger);  // too many at once
   ending_ = completed_ ? absl::UnavailableError("the run is complete and its session over") : end.status;
@@ -165,13 +165,13 @@ void SessionMachine::Connected(double now) {
   Tick(now);
   if (phase_ != Phase::kConnecting) return;
   phase_ = Phase::kOpen;
-  outgoing_.clear();  // the journal has what matters of it
+  outgoing_.clear();  // the journal has those of them that matter
   std::optional<v1::WorkerMessage> hello = journal_.Hello(now);
   known_ = !hello;
   if (hello) outgoing_.push_back(*std::move(hello));
 }
 
-// The worker's last words: whoever finds them on one node of many has to learn from them what to do.
+// Makes the worker's last message: a person who finds it on one node of many must learn from it what to do.
 void SessionMachine::GiveUp() {
   const std::string key = configured_ ? " (restart.reconnect_timeout_seconds)" : "";
   const std::string commit =

@@ -1,11 +1,10 @@
-// What a worker's session with the coordinator does, as a state machine: what happens to it and the time go in, what is
-// to be done comes out. It has no gRPC, threads or clock of its own: session_client.h gives it those, the simulated
-// fleet of tests/sim others.
+// A worker's session with the coordinator as a state machine: events and the time go in, and what to do next comes out.
+// It has no gRPC, threads or clock of its own: session_client.h provides them, and for the simulated fleet, tests/sim.
 //
-// A session is one stream after another. While one is open, messages pass and heartbeats are due. One that breaks
-// leaves the machine pausing, then connecting until a coordinator can be reached, and then the next one is open: it
-// begins with the journal's Hello, and what else the journal holds follows once the coordinator has welcomed the
-// worker. Where no coordinator is found in time, or one has refused this worker, the session is over.
+// A session is one stream after another. While a stream is open, messages pass and heartbeats are due. When it breaks,
+// the machine pauses, then connects until a coordinator can be reached, and opens the next stream: this begins with the
+// journal's Hello, and the rest of the journal follows once the coordinator has welcomed the worker. If no coordinator
+// is found in time, or one has refused this worker, the session is over.
 #ifndef ZEROFLEET_SERVICES_SESSION_SESSION_MACHINE_H_
 #define ZEROFLEET_SERVICES_SESSION_SESSION_MACHINE_H_
 
@@ -23,31 +22,31 @@
 namespace zerofleet::services {
 
 struct SessionMachineOptions {
-  std::string coordinator;                // its address, for messages
-  double heartbeat_interval_seconds = 0;  // 0: as the Welcome tells
-  double connect_timeout_seconds = 0;     // for how long it goes on without a coordinator that it has not heard of yet
-  std::optional<double> reconnect_seconds = std::nullopt;  // for how long in any case
+  std::string coordinator;                // the coordinator's address, for messages
+  double heartbeat_interval_seconds = 0;  // 0: from the Welcome's heartbeat timeout
+  double connect_timeout_seconds = 0;     // how long it goes on without a coordinator before the first Welcome
+  std::optional<double> reconnect_seconds = std::nullopt;  // how long it goes on without one in any case
 };
 
-// How often a worker beats in a run of this heartbeat timeout: four times, so that three beats may be late or lost
-// before the coordinator worries, and at most 20 times a second.
+// The interval of a worker's heartbeats for this heartbeat timeout: a quarter of it, so that three beats may be late or
+// lost before the timeout, and at least 0.05 s.
 double HeartbeatSeconds(double timeout_seconds);
 
-// How a stream ended that was not ended by this side.
+// How a stream ended, if this side did not end it.
 struct StreamEnd {
   enum class Kind {
     kOver,    // the coordinator ended or refused it
-    kBroken,  // without a word of the coordinator's: another may answer
-    kFull,    // the coordinator has no room for those who say nothing yet
+    kBroken,  // without a word from the coordinator: another may answer
+    kFull,    // the coordinator has no room for more sessions without a Hello
   };
   Kind kind = Kind::kOver;
   absl::Status status;  // why
 };
 
 // What the writing side of an open stream does next.
-struct WriteNothing {};    // until HasWork, or NextHeartbeat
-struct WriteHeartbeat {};  // what Beat makes of one
-struct WriteNoMore {};     // all is written, and nothing will follow
+struct WriteNothing {};    // wait until HasWork, or NextHeartbeat
+struct WriteHeartbeat {};  // write what Beat returns
+struct WriteNoMore {};     // all is written; close the writing side
 using NextWrite = std::variant<WriteNothing, v1::WorkerMessage, WriteHeartbeat, WriteNoMore>;
 
 class SessionMachine {
@@ -62,8 +61,8 @@ class SessionMachine {
 
   // --- The worker's side.
 
-  // Queues a message, stamped with the generation of the last message taken if it has none. Unavailable, or why the
-  // session is over, if it cannot.
+  // Queues a message; if it has no generation, sets that of the last message taken. Why the session is over, or
+  // Unavailable, if it cannot be queued.
   absl::Status Send(v1::WorkerMessage message);
   bool CanTake() const { return !incoming_.empty() || !lost_.ok(); }
   // The next message that has arrived, if there is one.
@@ -73,18 +72,18 @@ class SessionMachine {
   // The run is complete: the end of the session is no loss.
   bool completed() const { return completed_; }
   void StartHeartbeats();
-  // The worker says nothing more: an open stream ends once all is written, and none follows it.
+  // The worker sends nothing more: an open stream ends once all is written, and none follows it.
   void Close();
   bool closing() const { return closing_; }
 
   // --- The stream's side.
 
   struct Arrival {
-    absl::Status status;   // not OK: the stream is to be ended, and the session with it, for this reason
+    absl::Status status;   // not OK: end the stream, and the session with it, for this reason
     bool adopted = false;  // a coordinator has welcomed a worker that came back
   };
   Arrival Arrived(v1::CoordinatorMessage message, double now);
-  // There is something to write before the next heartbeat is due.
+  // Whether there is something to write before the next heartbeat is due.
   bool HasWork() const;
   double NextHeartbeat() const;  // infinity: none will be due
   NextWrite Next(double now);
@@ -110,20 +109,20 @@ class SessionMachine {
   SessionJournal journal_;
   std::deque<v1::WorkerMessage> outgoing_;
   std::deque<v1::CoordinatorMessage> incoming_;
-  uint64_t generation_ = 0;  // of the last message taken that says something of the worker's view, or of its next
+  uint64_t generation_ = 0;  // the last message's that was taken and is about the worker's view, or the next one
   bool in_view_ = false;     // as far as the worker has taken messages
   bool beats_ = false;
-  double heartbeat_seconds_;               // 0: not known yet
+  double heartbeat_seconds_;               // seconds; 0: not known yet
   double next_heartbeat_ = 0;              // 0: at once
-  double give_up_seconds_;                 // without a coordinator
-  bool configured_ = false;                // as the run says
-  std::optional<int64_t> committed_step_;  // the last that the coordinator has told of
+  double give_up_seconds_;                 // how long to go on without a coordinator
+  bool configured_ = false;                // give_up_seconds_ is from the run's configuration
+  std::optional<int64_t> committed_step_;  // the last that the coordinator has announced
   absl::Status lost_;                      // why there is no session any more
   absl::Status ending_;                    // how the last stream ended
-  bool completed_ = false;                 // a Complete has come
-  bool known_ = true;                      // to who answers: false until it has welcomed a worker that came back
+  bool completed_ = false;                 // a Complete has arrived
+  bool known_ = true;                      // to the coordinator: not from a break until the next Welcome
   bool closing_ = false;
-  double pause_;  // before the next stream
+  double pause_;  // seconds before the next stream
   double paused_until_ = 0;
   std::optional<double> broken_since_;
 };

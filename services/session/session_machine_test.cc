@@ -1,4 +1,4 @@
-// A session's states with a clock and streams of the test's own: what follows what, and when.
+// A session's states with the test's own clock and streams: what follows what, and when.
 #include "services/session/session_machine.h"
 
 #include <optional>
@@ -31,7 +31,7 @@ class SessionMachineTest : public testing::Test {
   void TakeAll() {
     while (machine_.Take()) continue;
   }
-  // What is written now, heartbeats as "beat".
+  // What is written now, with heartbeats as "beat".
   std::vector<std::string> Written() {
     std::vector<std::string> lines;
     for (;;) {
@@ -50,7 +50,7 @@ class SessionMachineTest : public testing::Test {
     return machine_.Ended({StreamEnd::Kind::kBroken, absl::UnavailableError("lost the coordinator at c:1: gone")}, now_,
                           /*jitter=*/1);
   }
-  // Comes to the end of the pause, at which the machine connects.
+  // Advances to the end of the pause, when the machine connects.
   void Wait() {
     ASSERT_EQ(machine_.phase(), Phase::kPausing);
     now_ = machine_.paused_until();
@@ -95,7 +95,7 @@ TEST_F(SessionMachineTest, AWelcomeOfALaterGenerationSaysNothingOfTheViewItIsIn)
   Written();
   Say("event { step { step: 1 } }");
   EXPECT_THAT(Written(), testing::ElementsAre("generation: 7 event { step { step: 1 } }"));
-  Break();  // before the Regroup of generation 8 has come
+  Break();  // before generation 8's Regroup has arrived
   Reopen();
   EXPECT_THAT(
       Written(),
@@ -148,7 +148,7 @@ TEST_F(SessionMachineTest, TheLastWordsNameTheLastCommit) {
               HasSubstr("the last checkpoint that this worker saw committed is step 20;"));
 }
 
-// Before the Welcome the run's patience is not known.
+// Before the Welcome the run's time-out is not known.
 TEST_F(SessionMachineTest, TheLastWordsNameNoKeyThatDoesNotRule) {
   Say("hello { host: 'a' }");
   EXPECT_TRUE(Break());

@@ -23,8 +23,8 @@
 namespace zerofleet::services {
 namespace {
 
-constexpr int kFlightEntries = 32;     // as many as a group's record has, if so many are worth telling
-constexpr double kSlotSeconds = 0.01;  // heartbeats that fall into one of these are sent together
+constexpr int kFlightEntries = 32;     // as many as a group's record has, unless the view is too large for that
+constexpr double kSlotSeconds = 0.01;  // heartbeats that are due in the same slot are sent together
 
 v1::Heartbeat HeartbeatOf(uint64_t sequence) {
   v1::Heartbeat heartbeat;
@@ -57,7 +57,7 @@ v1::FlightRecord FlightOf(int entries) {
 
 }  // namespace
 
-// What sessions tell of themselves.
+// What the sessions report.
 struct SessionSwarm::Tally {
   struct OfView {
     int assigned = 0, started = 0;
@@ -81,8 +81,8 @@ struct SessionSwarm::Tally {
 
   absl::Mutex mutex;
   std::map<uint64_t, OfView> views ABSL_GUARDED_BY(mutex);  // by generation
-  int open ABSL_GUARDED_BY(mutex) = 0;                      // sessions
-  absl::Status failure ABSL_GUARDED_BY(mutex);              // of the first session that ended by itself
+  int open ABSL_GUARDED_BY(mutex) = 0;                      // how many sessions are open
+  absl::Status failure ABSL_GUARDED_BY(mutex);              // the first session's that ended by itself
 };
 
 class SessionSwarm::Session : public grpc::ClientBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage> {
@@ -90,7 +90,7 @@ class SessionSwarm::Session : public grpc::ClientBidiReactor<v1::WorkerMessage, 
   Session(v1::Coordinator::Stub& stub, int number, const SessionSwarmOptions& options, Tally& tally)
       : options_(options), tally_(tally) {
     stub.async()->Session(&context_, this);
-    AddHold();  // what is written from outside of the reactions
+    AddHold();  // since messages are also written from outside the reactor's callbacks
     v1::WorkerMessage message;
     v1::Hello& hello = *message.mutable_hello();
     hello.set_build_id("bench");
@@ -130,7 +130,7 @@ class SessionSwarm::Session : public grpc::ClientBidiReactor<v1::WorkerMessage, 
       absl::MutexLock lock(&mutex_);
       if (completed_ || broken_) end = absl::OkStatus();
     }
-    tally_.Ended(end);  // which this session may not outlive
+    tally_.Ended(end);  // last, since this session may be destroyed then
   }
 
   void Break() {
@@ -222,19 +222,19 @@ class SessionSwarm::Session : public grpc::ClientBidiReactor<v1::WorkerMessage, 
   Tally& tally_;
   grpc::ClientContext context_;
   v1::CoordinatorMessage received_;
-  int flight_entries_ = 0;  // of the view; used by one reaction at a time, as `received_` is
+  int flight_entries_ = 0;  // the view's; used by one callback at a time, as `received_` is
 
   absl::Mutex mutex_;
   std::deque<v1::WorkerMessage> queue_ ABSL_GUARDED_BY(mutex_);  // the front is being written
   uint64_t generation_ ABSL_GUARDED_BY(mutex_) = 0, beats_ ABSL_GUARDED_BY(mutex_) = 0;
   int rank_ ABSL_GUARDED_BY(mutex_) = -1;
   bool training_ ABSL_GUARDED_BY(mutex_) = false, completed_ ABSL_GUARDED_BY(mutex_) = false;
-  bool broken_ ABSL_GUARDED_BY(mutex_) = false;  // by us
+  bool broken_ ABSL_GUARDED_BY(mutex_) = false;  // by Break
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;  // nothing more is written
 };
 
 struct SessionSwarm::Impl {
-  // Whether a view above `generation` has all of `members`, or none can.
+  // Happened: a view above `generation` has all of `members`, or a session has failed.
   struct Awaited {
     Tally* tally;
     int members;

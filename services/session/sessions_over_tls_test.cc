@@ -38,7 +38,7 @@ using ::testing::Not;
 using ::testing::StartsWith;
 using SessionStream = TestCoordinator::SessionStream;
 
-constexpr double kRefusedSeconds = 1;  // how long a client tries that is to be refused
+constexpr double kRefusedSeconds = 1;  // how long a client that will be refused tries
 
 bool Shell(const std::string& command) { return std::system(absl::StrCat(command, " >/dev/null 2>&1").c_str()) == 0; }
 
@@ -82,8 +82,7 @@ class Tls : public ::testing::Test {
     ASSERT_TRUE(Shell(absl::StrCat("cp ", node, ".key ", Path(name + "-expired.key"))));
   }
 
-  // Puts a node's files, and the authority's certificate, in the place of those that "live" has: one by one, as copies
-  // do.
+  // Replaces the files of "live" with a node's files and the authority's certificate, one by one, as copying does.
   static void Exchange(const std::string& live, const std::string& authority) {
     for (const std::string kind : {".crt", "-node.crt", "-node.key"}) {
       absl::StatusOr<std::string> text = ReadSmallFile(Path(authority + kind), 1 << 20);
@@ -91,7 +90,7 @@ class Tls : public ::testing::Test {
       ASSERT_TRUE(WriteFileAtomically(Path(live + kind), *text).ok());
     }
   }
-  // Asks until the answer is `wanted`, or for as long as a test waits.
+  // Repeats the call until the answer is `wanted`, or for as long as a test waits.
   static bool EventuallyAnswers(const std::function<bool()>& wanted) {
     for (const absl::Time end = absl::Now() + absl::Seconds(kPatienceSeconds); absl::Now() < end;) {
       if (wanted()) return true;
@@ -108,7 +107,7 @@ class Tls : public ::testing::Test {
   }
 
   static absl::Status Ask(OperatorClient& client) { return client.GetStatus(kRefusedSeconds).status(); }
-  // What a status call over `client` comes to.
+  // The result of a status call over `client`.
   static absl::Status Ask(const TestCoordinator& coordinator, const TlsFiles& client, double seconds) {
     const auto operator_client = OperatorClient::Create(coordinator.address(), client);
     if (!operator_client.ok()) return operator_client.status();
@@ -169,7 +168,7 @@ TEST_F(Tls, SessionsRunOverIt) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("certificate verify failed"));
 }
 
-// What a server tells of its clients and its files.
+// What a server reports about its clients and its files.
 class Told {
  public:
   TlsObserver observer() {
@@ -228,7 +227,7 @@ TEST_F(Tls, FilesThatAreExchangedAreUsedByBothSides) {
   EXPECT_TRUE(
       EventuallyAnswers([&] { return Ask(coordinator, Files("theirs", "theirs-node"), kRefusedSeconds).ok(); }));
   EXPECT_FALSE(Ask(coordinator, Files("theirs", "ours-node"), kRefusedSeconds).ok());
-  EXPECT_TRUE(Ask(*connected).ok());  // a connection lasts, whatever the files say
+  EXPECT_TRUE(Ask(*connected).ok());  // an open connection lasts, whatever is in the files
   EXPECT_FALSE(Ask(*not_yet).ok());
   Exchange("client", "theirs");
   EXPECT_TRUE(EventuallyAnswers([&] { return Ask(*not_yet).ok(); }));
@@ -247,7 +246,7 @@ TEST_F(Tls, FilesThatCannotBeUsedAreWarnedOfOnceUntilTheyAreRepaired) {
       EventuallyAnswers([&] { return Ask(coordinator, Files("theirs", "theirs-node"), kRefusedSeconds).ok(); }));
 }
 
-// What /metrics and /healthz answer to the openssl tool under these flags of it.
+// What /metrics and /healthz answer to the openssl tool with these flags.
 std::string Https(int port, const std::string& path, const std::string& flags) {
   const std::string out = absl::StrCat(::testing::TempDir(), "zerofleet_https_", getpid());
   Shell(absl::StrCat("(printf 'GET ", path, " HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n' | timeout 20 openssl s_client -quiet ",
@@ -277,7 +276,8 @@ TEST_F(Tls, MetricsAreForThoseWithACertificateOfTheAuthorityAndProbesForAll) {
   EXPECT_EQ(Https(exporter->port(), "/metrics", flags("ours-node")), "");
 }
 
-// Each is told of once, by what it lacked; who only looks whether the port is open, or asks for a probe, is not.
+// Each refused client is reported once, by what it lacked; a client that only checks whether the port is open, or
+// requests a probe, is not.
 TEST_F(Tls, WhoeverMayNotReadMetricsIsToldOf) {
   absl::Mutex mutex;
   std::vector<std::string> told;
@@ -302,7 +302,7 @@ TEST_F(Tls, WhoeverMayNotReadMetricsIsToldOf) {
     return std::exchange(told, {});
   };
   const std::string theirs = absl::StrCat("-cert ", Path("theirs-node.crt"), " -key ", Path("theirs-node.key"));
-  Https(exporter->port(), "/metrics", "");  // before anybody listens
+  Https(exporter->port(), "/metrics", "");  // before refusals are reported anywhere
   exporter->TellOfRefused(refusals);
   Https(exporter->port(), "/healthz", "");
   EXPECT_TRUE(Shell(absl::StrCat("timeout 20 bash -c 'exec 3<>/dev/tcp/127.0.0.1/", exporter->port(), "'")));

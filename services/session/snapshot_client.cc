@@ -25,7 +25,7 @@ absl::Status ViewIsOver() { return absl::AbortedError("the view is over"); }
 }  // namespace
 
 struct SnapshotClient::Impl {
-  // A call that ends with its view; not registered once that is over.
+  // A call that is cancelled at the end of its view; not registered if the view is over already.
   class Call {
    public:
     Call(Impl& impl, uint64_t generation, double limit_seconds) : impl_(impl), entry_(generation, &context) {

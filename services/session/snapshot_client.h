@@ -1,4 +1,4 @@
-// A worker's calls to the services of other workers: copies of snapshots out, a lost rank's snapshot in.
+// A worker's calls to the services of other workers: sends copies of snapshots, fetches a lost rank's snapshot.
 #ifndef ZEROFLEET_SERVICES_SESSION_SNAPSHOT_CLIENT_H_
 #define ZEROFLEET_SERVICES_SESSION_SNAPSHOT_CLIENT_H_
 

@@ -1,4 +1,5 @@
-// Snapshots between two workers' services on loopback: there and back, refused without the token, ended with the view.
+// Snapshots between two workers' services on loopback: sent and fetched, refused without the token, ended with the
+// view.
 #include "services/session/snapshot_client.h"
 
 #include <memory>
@@ -30,7 +31,7 @@ class SnapshotClientTest : public testing::Test {
  protected:
   // The owner is rank 1 of 2 and has a snapshot of step 1; rank 0 keeps its copies, behind a service.
   void WithSnapshot(const std::function<void(zero::TestRank&, const v1::SnapshotShard&)>& body) {
-    // More than two pieces of a snapshot.
+    // A snapshot of more than two pieces.
     zero::FleetSetup setup{.model = model::TestModelConfig(1, 128, 2, 6, 300), .stage = 2, .global_sequences = 2};
     zero::RunFleet(setup, [&](zero::TestRank& rank) {
       ZF_CHECK(rank.engine().Initialize(setup.seed).ok());

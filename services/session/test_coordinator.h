@@ -15,7 +15,7 @@
 
 namespace zerofleet::services {
 
-// How long a test waits for what should happen at once.
+// How long a test waits for something that should happen at once.
 inline constexpr double kPatienceSeconds = 20;
 
 class TestCoordinator final : public v1::Coordinator::Service {
@@ -49,7 +49,7 @@ class TestCoordinator final : public v1::Coordinator::Service {
     return grpc::Status::OK;
   }
 
-  // Its steps, then the run's end, a broken stream, or silence until the watcher leaves.
+  // Sends `steps` steps, then the run's end, a broken stream, or nothing until the watcher leaves.
   grpc::Status Watch(grpc::ServerContext* context, const v1::WatchRequest*,
                      grpc::ServerWriter<v1::Event>* out) override {
     v1::Event event;
@@ -71,7 +71,7 @@ class TestCoordinator final : public v1::Coordinator::Service {
   std::unique_ptr<GrpcServer> server_;
 };
 
-// For tests that no worker joins.
+// For tests in which no worker joins.
 inline grpc::Status NoSession(TestCoordinator::SessionStream&) { return grpc::Status::OK; }
 
 }  // namespace zerofleet::services

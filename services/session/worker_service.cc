@@ -21,8 +21,8 @@ namespace zerofleet::services {
 
 namespace {
 
-constexpr int kMostTransfers = 4;  // at a time; a rank has one neighbour on either side
-// A piece of data, or a header, most of which is its configuration.
+constexpr int kMostTransfers = 4;  // at a time; a rank sends copies to one rank and gets them from one
+// The size of a piece of data, or of a header, most of which is its configuration.
 constexpr int kMostPieceBytes = std::max(trainer::kSnapshotPieceBytes, coordinator::kMostConfigBytes) + (64 << 10);
 
 }  // namespace
@@ -87,7 +87,7 @@ absl::StatusOr<std::unique_ptr<WorkerService>> WorkerService::Start(WorkerServic
   access.worker_token = options.token;
   access.certificates = !options.tls.certificate.empty();
   impl->access.emplace(std::move(access));
-  // A worker that only verifies the coordinator has nothing to serve TLS with.
+  // A worker that only verifies the coordinator has no certificate to serve TLS with.
   const TlsFiles tls = options.tls.certificate.empty() ? TlsFiles{} : options.tls;
   ZF_ASSIGN_OR_RETURN(impl->server, StartGrpcServer({.listen = options.listen,
                                                      .services = {impl.get()},

@@ -16,12 +16,12 @@ namespace zerofleet::services {
 
 struct WorkerServiceOptions {
   std::string listen = "127.0.0.1:0";
-  TlsFiles tls = {};  // served under TLS if there is a certificate among them
-  // What other workers may read and write; outlives the service. They show `token`, where there is one, and a worker's
-  // certificate under TLS. None: refused.
+  TlsFiles tls = {};  // serves TLS if they include a certificate
+  // What other workers may read and write; null: they are refused. They must show `token`, unless it is empty, and
+  // under TLS a worker's certificate.
   std::shared_ptr<trainer::SnapshotStore> snapshots = nullptr;
   std::string token = "";
-  std::shared_ptr<Refusals> refusals = nullptr;  // is told of clients that are turned away
+  std::shared_ptr<Refusals> refusals = nullptr;  // gets the refused clients; null: nobody does
 };
 
 class WorkerService {
@@ -30,8 +30,8 @@ class WorkerService {
   ~WorkerService();
 
   int port() const;
-  void SetServing(bool serving);  // what health checks answer
-  absl::Status Answers();         // Unavailable if it answers nothing; see GrpcServer
+  void SetServing(bool serving);  // sets what health checks answer
+  absl::Status Answers();         // Unavailable if its port answers nothing; see GrpcServer
 
  private:
   struct Impl;

@@ -42,7 +42,7 @@ void AddCandidate(ResumePlan& plan, const std::string& path, const v1::Checkpoin
       std::max(plan.newest_unix_seconds, static_cast<int64_t>(manifest.committed_unix_seconds()));
 }
 
-// What the run is told of the checkpoint that it goes on from.
+// Checks the checkpoint that the run would resume from, and adds what resuming changes to the notices.
 absl::Status JudgeNewest(const v1::Config& config, const std::string& path, const v1::CheckpointManifest& manifest,
                          ResumePlan& plan) {
   ZF_RETURN_IF_ERROR(checkpoint::CheckResumable(manifest, config, path));
@@ -62,8 +62,8 @@ std::string WhatWasCommittedInstead(const checkpoint::CommittedCheckpoint& found
                       "); if it is meant, use --resume ", found.path);
 }
 
-// Why a checkpoint is of a course that was given up; empty if it is not. It was committed by a coordinator that did not
-// come to hear of it, or was taken for dead.
+// Why a checkpoint belongs to a course that was given up; empty if it does not. Such a checkpoint was committed without
+// the coordinator learning of it, or by one that was taken for dead.
 std::string WhyItIsPast(const checkpoint::CommittedCheckpoint& found, const coordinator::CoordinatorState& state,
                         const std::string& state_dir) {
   const int64_t consumed = found.manifest.data_cursor().samples_consumed();
@@ -74,14 +74,15 @@ std::string WhyItIsPast(const checkpoint::CommittedCheckpoint& found, const coor
                       rollback->resumed_step, " (", CoordinatorStatePath(state_dir), ")");
 }
 
-// A volume that is not mounted looks like a directory in which nothing was committed yet.
+// DataLoss if the newest commit is missing: a volume that is not mounted looks like a directory in which nothing was
+// committed yet.
 absl::Status CheckNothingIsMissing(const std::string& dir,
                                    const std::vector<checkpoint::CommittedCheckpoint>& committed,
                                    const std::vector<checkpoint::CheckpointProblem>& problems,
                                    const coordinator::CoordinatorState& state, const std::string& state_dir) {
   const auto is_late_enough = [&](int64_t step) { return step >= state.last_committed_step; };
   if (is_late_enough(committed.empty() ? -1 : committed.front().step)) return absl::OkStatus();
-  for (const checkpoint::CheckpointProblem& problem : problems) {  // it is there, and has a notice
+  for (const checkpoint::CheckpointProblem& problem : problems) {  // then it is there, and has a notice
     if (is_late_enough(checkpoint::StepOfDirectory(problem.path))) return absl::OkStatus();
   }
   const std::string text =
@@ -130,7 +131,7 @@ absl::StatusOr<ResumePlan> PlanAuto(const v1::Config& config, const coordinator:
   return plan;
 }
 
-// What distinguishes two commits of one state: when it was written, and by whom.
+// The manifest without what distinguishes two commits of one state: when and by whom it was written.
 v1::CheckpointManifest StateOf(v1::CheckpointManifest manifest) {
   manifest.clear_generation();
   manifest.clear_committed_unix_seconds();
@@ -138,15 +139,15 @@ v1::CheckpointManifest StateOf(v1::CheckpointManifest manifest) {
   return manifest;
 }
 
-// The digest of what is committed in `step_dir`, if that is what `manifest` lists, to the bit: a commit whose answer
-// was lost, or that of a coordinator which was taken for dead.
+// The digest of the manifest in `step_dir`, if that has the same contents as `manifest`, to the bit: this happens after
+// a commit whose answer was lost, or one by a coordinator that was taken for dead.
 absl::StatusOr<std::string> DigestOfTheSame(const std::string& step_dir, const v1::CheckpointManifest& manifest) {
   std::string digest;
   ZF_ASSIGN_OR_RETURN(const v1::CheckpointManifest there, checkpoint::ReadManifest(step_dir, &digest));
   if (!google::protobuf::util::MessageDifferencer::Equals(StateOf(there), StateOf(manifest))) {
     return absl::NotFoundError("it is another");
   }
-  ZF_RETURN_IF_ERROR(SyncDirectory(ParentOf(step_dir)));  // nobody may have come to do it
+  ZF_RETURN_IF_ERROR(SyncDirectory(ParentOf(step_dir)));  // whoever committed it may not have come to this
   return digest;
 }
 
@@ -172,7 +173,7 @@ absl::StatusOr<ResumePlan> PlanResume(const std::string& resume, const v1::Confi
     AddCandidate(plan, resume, manifest, digest);
     ZF_RETURN_IF_ERROR(JudgeNewest(config, resume, manifest, plan));
   }
-  // A worker of that generation may still be alive, and about to write.
+  // A worker of an unfinished save's generation may still be alive, and about to write.
   ZF_ASSIGN_OR_RETURN(const uint64_t unfinished, checkpoint::NewestPartialGeneration(config.checkpoint().dir()));
   plan.newest_generation = std::max(plan.newest_generation, unfinished);
   return plan;
@@ -256,7 +257,7 @@ absl::StatusOr<coordinator::CommittedStep> CheckpointStore::Commit(v1::Checkpoin
   checkpoint::DescribeTokenizer(tokenizer_, &manifest);
   {
     absl::MutexLock lock(&mutex_);
-    // Ranks note the best save when it begins: if that one failed, the one before it is still the best there is.
+    // Ranks note the best save when it begins: if it failed, the previous best save is still the best there is.
     const int64_t best = manifest.best().saved_step();
     if (best > 0 && best != manifest.step() && !steps_.contains(best)) {
       manifest.mutable_best()->set_saved_step(best_.saved_step());
@@ -305,7 +306,7 @@ std::vector<std::string> CheckpointStore::Prune() {
     const auto found = std::find_if(steps_.begin(), newest, may_go);
     if (found == newest) break;
     const int64_t oldest = *found;
-    steps_.erase(found);  // whether it can be removed or not: it is not tried at every commit
+    steps_.erase(found);  // also if it cannot be removed, so that this is not retried at every commit
     absl::Status removed = epoch_->Check();
     if (removed.ok()) removed = checkpoint::RemoveCheckpoint(dir_, oldest);
     if (removed.ok()) continue;
@@ -317,7 +318,7 @@ std::vector<std::string> CheckpointStore::Prune() {
 
 absl::Status CheckpointStore::SetAside(const std::string& step_dir) {
   ZF_ASSIGN_OR_RETURN(const PathKind kind, KindOf(step_dir));
-  if (kind == PathKind::kNothing) return absl::OkStatus();  // somebody has
+  if (kind == PathKind::kNothing) return absl::OkStatus();  // it is out of the way already
   ZF_RETURN_IF_ERROR(epoch_->Check());
   std::string target = absl::StrCat(step_dir, ".damaged");
   for (int number = 2;; ++number) {

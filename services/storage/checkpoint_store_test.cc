@@ -1,4 +1,4 @@
-// What a run may resume from, what it is told of it, and commits that stay within their directory.
+// What a run may resume from, the notices about it, and commits that stay within their directory.
 #include "services/storage/checkpoint_store.h"
 
 #include <sys/stat.h>
@@ -111,7 +111,7 @@ TEST_F(CheckpointStoreTest, WhatWorkersReadTheTokenizerFromIsKept) {
   EXPECT_THAT(Steps(), testing::UnorderedElementsAre(40, 50));
 }
 
-// So that whoever watches can tell a large commit from one that hangs.
+// Progress lets the coordinator tell a large commit from one that hangs.
 TEST_F(CheckpointStoreTest, ACommitTellsHowMuchItHasRead) {
   EXPECT_EQ(store_->stored_bytes(), 0);
   ASSERT_TRUE(Commit(10).ok());
@@ -119,7 +119,7 @@ TEST_F(CheckpointStoreTest, ACommitTellsHowMuchItHasRead) {
   EXPECT_GT(once, 0);
   ASSERT_TRUE(Commit(20).ok());
   EXPECT_EQ(store_->stored_bytes(), 2 * once);
-  EXPECT_TRUE(store_->Verify({checkpoint::StepDirectory(directory_, 20), 20, ""}).ok());  // a reading, too
+  EXPECT_TRUE(store_->Verify({checkpoint::StepDirectory(directory_, 20), 20, ""}).ok());  // reading counts, too
   EXPECT_EQ(store_->stored_bytes(), 3 * once);
 }
 
@@ -152,7 +152,7 @@ TEST_F(CheckpointStoreTest, AManifestThatCannotBeReadIsNotSetAside) {
   ASSERT_TRUE(Commit(10).ok());
   ASSERT_TRUE(Commit(20).ok());
   const std::string path = checkpoint::StepDirectory(directory_, 20) + "/manifest.json";
-  ASSERT_EQ(truncate(path.c_str(), off_t{1} << 30), 0);  // more than is read
+  ASSERT_EQ(truncate(path.c_str(), off_t{1} << 30), 0);  // larger than a manifest that would be read
   const absl::Status status = PlanResume("auto", config_).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
   EXPECT_THAT(status.message(), HasSubstr("checkpoint.dir: " + path));
@@ -198,14 +198,14 @@ TEST_F(CheckpointStoreTest, ARunKeepsItsTeamOrSaysThatItDoesNot) {
       ResumeNotices(config_, "ckpt", manifest),
       ElementsAre("checkpoint ckpt was written with teams of 8 ranks and parallel.team asks for teams of 4 ranks: "
                   "gradients are summed in another order from here on"));
-  manifest.set_team(coordinator::kMostRanks);  // as a manifest without a team is read
+  manifest.set_team(coordinator::kMostRanks);  // what a manifest without a team is read as
   EXPECT_THAT(ResumeNotices(config_, "ckpt", manifest),
               ElementsAre(HasSubstr("written with one team of all ranks and")));
   manifest.set_team(0);
-  EXPECT_THAT(ResumeNotices(config_, "ckpt", manifest), IsEmpty());  // of an import: no run has summed yet
+  EXPECT_THAT(ResumeNotices(config_, "ckpt", manifest), IsEmpty());  // an import's: no run has summed yet
 }
 
-// What this run has committed at a step is known from its state; another checkpoint there is not gone on from.
+// The state says what this run has committed at a step; a run does not resume from another checkpoint there.
 TEST_F(CheckpointStoreTest, AnotherCheckpointThanWasCommittedIsNotUsed) {
   coordinator::CoordinatorState state{1, 20, {}};
   for (int64_t step : {10, 20}) state.manifests.insert(state.manifests.begin(), {step, Commit(step)->digest});
@@ -217,7 +217,7 @@ TEST_F(CheckpointStoreTest, AnotherCheckpointThanWasCommittedIsNotUsed) {
   v1::CheckpointManifest manifest = *checkpoint::ReadManifest(path);
   manifest.set_writer_version("another");
   Overwrite(JoinPath(path, checkpoint::kManifestName), checkpoint::ManifestText(manifest));
-  EXPECT_EQ(PlanResume("auto", config_)->candidates.front().step, 20);  // nothing is known
+  EXPECT_EQ(PlanResume("auto", config_)->candidates.front().step, 20);  // there is no state
   plan = PlanResume("auto", config_, state, "state");
   ASSERT_TRUE(plan.ok()) << plan.status();
   ASSERT_EQ(plan->candidates.size(), 1u);
@@ -226,12 +226,12 @@ TEST_F(CheckpointStoreTest, AnotherCheckpointThanWasCommittedIsNotUsed) {
   EXPECT_THAT(plan->notices, ElementsAre(AllOf(HasSubstr("another checkpoint was put there since"),
                                                HasSubstr(state.manifests.front().digest),
                                                HasSubstr("state/coordinator.json"), HasSubstr("--resume " + path))));
-  // Said outright, it is meant.
+  // With an explicit --resume it is used.
   EXPECT_EQ(PlanResume(path, config_, state, "state")->candidates.front().step, 20);
 }
 
-// A commit whose answer was lost counts as failed. If its step diverges later, or one after it, the run goes back
-// behind it, and its directory is still there at the next start.
+// A commit whose answer was lost counts as failed. If its step or a later one diverges, the run goes back to before it,
+// and its directory is still there at the next start.
 TEST_F(CheckpointStoreTest, ACheckpointOfACourseThatWasGivenUpIsNotUsed) {
   coordinator::CoordinatorState state{1, 10, {}};
   for (int64_t step : {10, 20}) ASSERT_TRUE(Commit(step).ok());
@@ -241,7 +241,7 @@ TEST_F(CheckpointStoreTest, ACheckpointOfACourseThatWasGivenUpIsNotUsed) {
             checkpoint::ReadManifest(checkpoint::StepDirectory(directory_, 10))->data_cursor().samples_consumed());
   state.rollbacks = {
       {.step = 25, .resumed_step = 10, .first_sample = consumed, .end_sample = consumed + 50, .cause = "nan"}};
-  EXPECT_EQ(PlanResume("auto", config_, state, "state")->candidates.front().step, 20);  // it ends before them
+  EXPECT_EQ(PlanResume("auto", config_, state, "state")->candidates.front().step, 20);  // its samples end before those
   state.rollbacks.front().first_sample = consumed - 1;
   const absl::StatusOr<ResumePlan> plan = PlanResume("auto", config_, state, "state");
   ASSERT_TRUE(plan.ok()) << plan.status();
@@ -253,7 +253,8 @@ TEST_F(CheckpointStoreTest, ACheckpointOfACourseThatWasGivenUpIsNotUsed) {
                                 HasSubstr("state/coordinator.json"))));
 }
 
-// A commit whose answer was lost counts as failed, and the step is saved again: what is there is what was to be there.
+// A commit whose answer was lost counts as failed, and the step is saved again: the checkpoint that is there already is
+// the same.
 TEST_F(CheckpointStoreTest, AStepThatIsCommittedAlreadyWithTheSameBitsIsCommitted) {
   ASSERT_TRUE(Commit(10).ok());
   const std::string path = checkpoint::StepDirectory(directory_, 10);
@@ -270,7 +271,7 @@ TEST_F(CheckpointStoreTest, AStepThatIsCommittedAlreadyWithTheSameBitsIsCommitte
   EXPECT_THAT(std::string(another.message()), HasSubstr("holds a committed checkpoint, which is never overwritten"));
 }
 
-// A claim that mounts empty, or one with an older state of the directory.
+// A volume claim that mounts empty, or with an older state of the directory.
 TEST_F(CheckpointStoreTest, CommitsThatAreMissingAreMissed) {
   const coordinator::CoordinatorState state{1, 20, {}};
   absl::Status status = PlanResume("auto", config_, state, "state").status();
@@ -287,7 +288,7 @@ TEST_F(CheckpointStoreTest, CommitsThatAreMissingAreMissed) {
   for (const std::string& meant : {std::string("none"), path}) {
     EXPECT_TRUE(PlanResume(meant, config_, state, "state").ok()) << meant;
   }
-  // Those that are there, whole or not, are none that are missing.
+  // Checkpoints that are there, whole or not, are not missing.
   const std::string newest = checkpoint::StepDirectory(directory_, 20);
   ASSERT_TRUE(Commit(20).ok());
   EXPECT_TRUE(PlanResume("auto", config_, state, "state").ok());
@@ -338,14 +339,14 @@ TEST_F(CheckpointStoreTest, WhatCannotBeRemovedIsAWarningAndTheCommitStands) {
               ElementsAre(HasSubstr("the old checkpoint " + checkpoint::StepDirectory(directory_, 10) +
                                     " could not be removed: ")));
   EXPECT_TRUE(checkpoint::VerifyCheckpoint(checkpoint::StepDirectory(directory_, 30)).ok());
-  // Said once, not with every commit.
+  // The warning comes once, not with every commit.
   EXPECT_THAT(Commit(40)->warnings, IsEmpty());
 }
 
 // A listing at every commit made the commits of a long run take longer and longer.
 TEST_F(CheckpointStoreTest, PruningDoesNotListTheDirectoryAgain) {
   ASSERT_TRUE(Commit(10).ok());
-  Save(5, 1);  // by another hand
+  Save(5, 1);  // by another program
   ASSERT_TRUE(Commit(20).ok());
   EXPECT_THAT(Steps(), ElementsAre(5, 10, 20));
   Open();
@@ -370,7 +371,8 @@ TEST_F(CheckpointStoreTest, ARemovedDirectoryIsMadeAnewAndKeepsWhatIsCommittedFr
   EXPECT_THAT(Steps(), ElementsAre(30, 40));
 }
 
-// What a failed save left makes room for the next, and so does what older generations left; a newer one is at work.
+// What a failed save and older generations left is removed to make room for the next save; what a newer generation
+// writes stays.
 TEST_F(CheckpointStoreTest, DiscardingRemovesThatSaveAndWhatIsOlder) {
   ASSERT_TRUE(Commit(10).ok());
   const auto partial = [this](int64_t step, uint64_t generation) {
@@ -389,7 +391,7 @@ TEST_F(CheckpointStoreTest, DiscardingRemovesThatSaveAndWhatIsOlder) {
   EXPECT_THAT(Steps(), ElementsAre(10));
 }
 
-// What a lock that holds on its own node alone lets happen: another coordinator, which nothing has kept out, has begun.
+// If a lock holds only on its own node, another coordinator can begin, since nothing keeps it out.
 class FencedStoreTest : public CheckpointStoreTest {
  protected:
   void TakeOver() {
@@ -436,13 +438,13 @@ TEST_F(FencedStoreTest, OneThatIsFencedOffRemovesAndRenamesNothing) {
   EXPECT_EQ(Everything(), before);
 }
 
-// It is taken over between a commit and the removal of what it made superfluous.
+// The directory is taken over between a commit and the pruning of older checkpoints.
 TEST_F(FencedStoreTest, OneThatIsFencedOffPrunesNothing) {
   for (int64_t step : {10, 20}) ASSERT_TRUE(Commit(step).ok());
   absl::StatusOr<coordinator::CommittedStep> committed;
   {
     FileCallLog log(directory_);
-    log.HoldFsync(".");  // of the commit's rename
+    log.HoldFsync(".");  // the fsync after the commit's rename
     std::thread commits([&] { committed = Commit(30); });
     log.WaitUntilHeld();
     ASSERT_TRUE(FileExists(checkpoint::StepDirectory(directory_, 30)));
@@ -472,7 +474,7 @@ TEST_F(FencedStoreTest, AnEpochFileThatIsGoneIsWrittenAnewAndOneThatIsNotUnderst
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("checkpoint.dir: " + Path(kEpochName)), HasSubstr("move the file away")));
   EXPECT_EQ(Contents(Path(kEpochName)), "{}");
-  EXPECT_THAT(Steps(), ElementsAre(30));  // who only reads does not mind
+  EXPECT_THAT(Steps(), ElementsAre(30));  // readers are not affected
   ASSERT_TRUE(RemoveOne(Path(kEpochName)).ok());
   EXPECT_TRUE(CheckpointStore::Open(directory_, 2).ok());
 }
@@ -502,7 +504,7 @@ TEST_F(CheckpointStoreTest, SettingAsideRenamesWithoutOverwriting) {
   EXPECT_THAT(ListDirectory(directory_).value(),
               ElementsAre(".epoch", ".epoch.spare", ".lock", "step-00000020.damaged", "step-00000020.damaged-2"));
   EXPECT_TRUE(store_->SetAside(checkpoint::StepDirectory(directory_, 30)).ok());  // it is out of the way already
-  // What was set aside is not one of those kept.
+  // A checkpoint that was set aside does not count among those kept.
   ASSERT_TRUE(Commit(30).ok());
   ASSERT_TRUE(Commit(40).ok());
   EXPECT_THAT(Steps(), ElementsAre(30, 40));

@@ -30,7 +30,7 @@ absl::Status Damaged(const std::string& path, const std::string& what) {
 }
 
 constexpr char kRollbacksKey[] = "rollbacks";
-constexpr int64_t kMostSamples = 4'000'000'000'000'000'000;  // as in a manifest; a step's samples on top fit 64 bits
+constexpr int64_t kMostSamples = 4'000'000'000'000'000'000;  // as in a manifest; plus a step's samples it fits 64 bits
 struct RollbackKey {
   const char* name;
   int64_t coordinator::Rollback::*value;
@@ -42,7 +42,7 @@ constexpr RollbackKey kRollbackKeys[] = {{"step", &coordinator::Rollback::step, 
                                          {"end_sample", &coordinator::Rollback::end_sample, 0}};
 constexpr char kCauseKey[] = "cause";
 
-// Every rollback has opened a generation, after the first view's.
+// Fewer than `generation`, since every rollback began a generation after the first view's.
 absl::StatusOr<std::vector<coordinator::Rollback>> ReadRollbacks(const std::string& path, const nlohmann::json& json,
                                                                  int64_t generation) {
   if (!json.contains(kRollbacksKey) || !json[kRollbacksKey].is_array()) {
@@ -57,7 +57,7 @@ absl::StatusOr<std::vector<coordinator::Rollback>> ReadRollbacks(const std::stri
       if (good) rollback.*key.value = entry[key.name].get<int64_t>();
       good = good && rollback.*key.value >= key.smallest && rollback.*key.value <= kMostSamples;
     }
-    // A coordinator that lost its state has learnt only the samples from the running fleet: step 0.
+    // Step 0: a coordinator that lost its state learnt only the samples from the running fleet.
     good = good && (rollback.step == 0 || rollback.resumed_step < rollback.step);
     good = good && rollback.first_sample <= rollback.end_sample;
     if (!good) return Damaged(path, "holds a rollback that cannot be");
@@ -73,7 +73,7 @@ absl::StatusOr<std::vector<coordinator::Rollback>> ReadRollbacks(const std::stri
 constexpr char kRunIdKey[] = "run_id";
 constexpr char kManifestsKey[] = "manifests", kStepKey[] = "step", kDigestKey[] = "manifest_xxh3_128";
 
-// Whether it can be a manifest's digest, or a run's id.
+// Whether the text can be a manifest's digest, or a run's id.
 bool IsDigest(const std::string& text) {
   return text.size() == 32 && std::all_of(text.begin(), text.end(), [](char c) {
            return absl::ascii_isdigit(static_cast<unsigned char>(c)) || (c >= 'a' && c <= 'f');
@@ -169,7 +169,7 @@ absl::Status WriteFlight(const std::string& state_dir, const v1::Flight& flight)
   std::erase_if(names, [](const std::string& name) { return !absl::StartsWith(name, "flight-"); });
   std::sort(names.begin(), names.end());
   for (size_t i = 0; i + kMostFlightFiles < names.size(); ++i) {
-    std::error_code ignored;  // it stays for the next time
+    std::error_code ignored;  // the file is left to the next call
     std::filesystem::remove(JoinPath(state_dir, names[i]), ignored);
   }
   return absl::OkStatus();

@@ -154,7 +154,7 @@ TEST_F(CoordinatorStateTest, ARollbackToTheStepThatDivergedIsRefused) {
   EXPECT_EQ(ReadCoordinatorState(dir_).status().code(), absl::StatusCode::kDataLoss);
 }
 
-// What coordinator/divergence.cc makes of the samples that a running fleet leaves out.
+// The rollback that coordinator/divergence.cc makes from samples that a running fleet leaves out.
 TEST_F(CoordinatorStateTest, ARollbackThatARunningFleetToldOfIsRead) {
   const coordinator::CoordinatorState state{9, 200, {{0, 0, 3200, 3360, "told"}}};
   ASSERT_TRUE(WriteCoordinatorState(dir_, state).ok());

@@ -1,4 +1,4 @@
-// Step by step, each with a name and a deadline; see coordinator_storage.h.
+// Opening in steps, each with a name and a deadline; see coordinator_storage.h.
 #include "services/storage/coordinator_storage.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 namespace zerofleet::services {
 namespace {
 
-// Not the name that a checkpoint directory's lock has, nor that of the launcher's: they may be the same directory.
+// Differs from the names of a checkpoint directory's lock and of the launcher's, since all may be in one directory.
 constexpr char kStateLockName[] = "coordinator.lock";
 constexpr char kStateKey[] = "--state-dir", kCheckpointKey[] = "checkpoint.dir";
 
@@ -28,7 +28,7 @@ absl::Status StateDirectoryCannotBeWritten(const std::string& dir, const absl::S
   return absl::ResourceExhaustedError(absl::StrCat(kStateKey, ": ", dir, " cannot be written: ", why.message()));
 }
 
-// Two coordinators would write one state file in turns, and their generations with it.
+// Without this lock, two coordinators would overwrite each other's state file, generations included.
 absl::StatusOr<std::unique_ptr<DirectoryLock>> HoldStateDirectory(const std::string& dir, absl::Duration patience) {
   absl::StatusOr<std::unique_ptr<DirectoryLock>> lock = DirectoryLock::Acquire(dir, kStateLockName, patience);
   if (absl::IsAlreadyExists(lock.status())) {
@@ -39,7 +39,7 @@ absl::StatusOr<std::unique_ptr<DirectoryLock>> HoldStateDirectory(const std::str
   return lock;
 }
 
-// What every step may use, however late it ends.
+// What the steps use; shared, since a step may end after it was given up.
 struct Opening {
   v1::Config config;
   std::string state_dir, resume;
@@ -76,13 +76,13 @@ struct Opening {
     return absl::OkStatus();
   }
   absl::Status CleanUp() {
-    // A fleet of the newest generation may be running, and about to commit.
+    // The newest generation is spared: its fleet may be running, and about to commit.
     if (storage.previous_generation > 0) storage.store->RemoveUnfinished(storage.previous_generation - 1);
     storage.store->RemoveLeftovers(absl::Now());
     return absl::OkStatus();
   }
 
-  // One line for each directory that is weak; for one file system, one.
+  // One line for each directory whose file system has weaknesses; one for both if they are on one file system.
   std::vector<std::string> Weaknesses() const {
     std::vector<std::string> lines;
     const auto add = [&](const char* key, const std::string& where, const DirectoryTraits& traits) {
@@ -108,13 +108,13 @@ std::vector<Step> StepsOf(const Opening& opening) {
   return {{absl::StrCat("the opening of ", state), &Opening::HoldState},
           {absl::StrCat("the reading of ", CoordinatorStatePath(opening.state_dir)), &Opening::ReadState},
           {absl::StrCat("the opening of ", dir), &Opening::OpenStore},
-          // Once more: where no lock kept it out, the coordinator before this one may have written it until now.
+          // Read again: if no lock kept it out, the previous coordinator may have written the state until now.
           {absl::StrCat("the reading of ", CoordinatorStatePath(opening.state_dir)), &Opening::ReadState},
           {absl::StrCat("the reading of the checkpoints in ", dir), &Opening::ReadCheckpoints},
           {absl::StrCat("the removal of unfinished saves in ", dir), &Opening::CleanUp}};
 }
 
-// Has calls judged while it lives.
+// Calls StorageCalls::Tick while it lives.
 class Ticker {
  public:
   Ticker(StorageCalls& calls, absl::Duration interval)
@@ -154,7 +154,7 @@ absl::StatusOr<CoordinatorStorage> OpenCoordinatorStorage(const CoordinatorStora
   }
   if (calls->hangs()) static_cast<void>(calls.release());  // its thread may never come back
   ZF_RETURN_IF_ERROR(status);
-  calls.reset();  // and with it the last call's hold on the opening
+  calls.reset();  // which releases the last call's share of `opening`
   std::vector<std::string>& notices = opening->storage.plan.notices;
   std::vector<std::string> weaknesses = opening->Weaknesses();
   notices.insert(notices.begin(), weaknesses.begin(), weaknesses.end());

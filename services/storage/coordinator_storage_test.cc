@@ -1,4 +1,4 @@
-// What is weak is told, what is unsafe is refused, and what hangs is given up; see coordinator_storage.h.
+// Weaknesses are reported, unsafe directories are refused, and calls that hang are given up; see coordinator_storage.h.
 #include "services/storage/coordinator_storage.h"
 
 #include <gmock/gmock.h>
@@ -79,9 +79,9 @@ TEST_F(CoordinatorStorageTest, WhatMakesCommitsUnsafeIsRefusedBeforeAnythingIsWr
               StartsWith(absl::StrCat("--state-dir: ", options_.state_dir, " is on tmpfs, where")));
 }
 
-// By a coordinator that no lock has kept out, and which still held the checkpoint directory then.
+// The state is written by a coordinator that no lock has kept out, and that still held the checkpoint directory then.
 TEST_F(CoordinatorStorageTest, AStateThatIsWrittenMeanwhileIsRead) {
-  log_->HoldFsync("checkpoints");  // the trial of the file system; the state has been read
+  log_->HoldFsync("checkpoints");  // the file system's trial; the state has been read by then
   absl::StatusOr<CoordinatorStorage> opened;
   std::thread opens([&] { opened = OpenCoordinatorStorage(options_); });
   log_->WaitUntilHeld();
@@ -94,7 +94,7 @@ TEST_F(CoordinatorStorageTest, AStateThatIsWrittenMeanwhileIsRead) {
 }
 
 TEST_F(CoordinatorStorageTest, StorageThatHangsIsNamedAndGivenUp) {
-  log_->HoldFsync("checkpoints");  // the trial of the file system
+  log_->HoldFsync("checkpoints");  // the file system's trial
   absl::Status status;
   std::atomic<bool> ended = false;
   std::thread opens([&] {
@@ -104,14 +104,14 @@ TEST_F(CoordinatorStorageTest, StorageThatHangsIsNamedAndGivenUp) {
   log_->WaitUntilHeld();
   while (!ended) {
     clock_.Advance(1);
-    absl::SleepFor(absl::Milliseconds(1));  // lets the storage's ticks come in between
+    absl::SleepFor(absl::Milliseconds(1));  // lets ticks happen in between
   }
   opens.join();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr(absl::StrCat("the opening of checkpoint.dir ", checkpoints_, " has got no further for 90 s")));
   log_->ReleaseFsync();
-  // What was given up goes on, and lets go of the directory when it is done.
+  // A call that was given up continues, and releases the directory when it is done.
   options_.clock = &Clock::Real();
   options_.patience = absl::InfiniteDuration();
   EXPECT_TRUE(OpenCoordinatorStorage(options_).ok());

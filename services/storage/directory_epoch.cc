@@ -75,7 +75,8 @@ absl::StatusOr<DirectoryHolder> Parse(const std::string& dir, const std::string&
                          json[kIncarnationKey].get<std::string>(), json[kSinceKey].get<int64_t>()};
 }
 
-// Removes what coordinators left that were killed while they wrote it. One that is writing now fails, and says so.
+// Removes temporary files of coordinators that were killed while they wrote. If another coordinator is writing one now,
+// its write fails with an error.
 void RemoveTemporaries(const std::string& dir) {
   const absl::StatusOr<std::vector<std::string>> names = ListDirectory(dir);
   if (!names.ok()) return;
@@ -95,7 +96,7 @@ std::string HostOfThisProcess() {
 }  // namespace
 
 absl::StatusOr<DirectoryHolder> ReadDirectoryHolder(const std::string& dir) {
-  // A listing has NFS ask the server, and not what this node remembers of the names.
+  // Listing the directory makes NFS ask the server, and not answer from its cache of names.
   const absl::StatusOr<std::vector<std::string>> names = ListDirectory(dir);
   if (!names.ok() && !absl::IsNotFound(names.status())) {
     return absl::UnavailableError(
@@ -127,7 +128,7 @@ absl::StatusOr<std::unique_ptr<DirectoryEpoch>> DirectoryEpoch::Claim(const std:
   return claimed;
 }
 
-// Under a name that no other coordinator writes: each replaces the whole file of the other, or nothing of it.
+// The temporary name is this coordinator's alone, so that each replaces the other's file as a whole or not at all.
 absl::Status DirectoryEpoch::Write() const {
   const nlohmann::ordered_json json = {{kVersionKey, kEpochFormatVersion},
                                        {kEpochKey, self_.epoch},

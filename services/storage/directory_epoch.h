@@ -1,9 +1,9 @@
-// Who holds a checkpoint directory, said on its own storage: what is left where a lock holds nobody out.
+// Who holds a checkpoint directory, recorded in the directory itself: the safeguard where a lock keeps nobody out.
 //
 // flock is local to a node on several shared file systems, and NFSv4 takes a lock back from a client that was cut off
 // without telling it. Two coordinators may then both believe that they hold the directory. So each of them writes the
-// file ".epoch" when it begins, with an epoch one greater than it finds there, and whoever is about to change the
-// directory looks first whether the file is still its own: the newest coordinator wins, and the others stop.
+// file ".epoch" when it begins, with an epoch one greater than it finds there, and before a coordinator changes the
+// directory it checks that the file is still its own: the newest coordinator wins, and the others stop.
 //
 // {"format_version": 1, "epoch": 7, "generation": 3, "host": "n1", "pid": 8113, "incarnation": "5c1f...",
 //  "since_unix_seconds": 1764000000}
@@ -23,23 +23,23 @@ namespace zerofleet::services {
 
 inline constexpr char kEpochName[] = ".epoch";
 
-// The file of `dir`, checked. NotFound if there is none; DataLoss, saying what to do, for one that no coordinator
-// writes or that a later release wrote; Unavailable if it cannot be read.
+// The contents of `dir`'s file, checked. NotFound if there is none; DataLoss, saying what to do, for a file that no
+// coordinator writes or that a later release wrote; Unavailable if it cannot be read.
 absl::StatusOr<DirectoryHolder> ReadDirectoryHolder(const std::string& dir);
 
-// Thread-safe, but for Restore, which is for one thread at a time.
+// Thread-safe, except Restore, which is for one thread at a time.
 class DirectoryEpoch {
  public:
-  // Takes `dir` over from whoever holds it; durable once it returns. DataLoss for a file there that is not understood:
-  // it is left as it is. AlreadyExists if another coordinator has taken it over at the same moment.
+  // Takes over `dir` from its holder; durable once it returns. DataLoss for a file there that is not understood, which
+  // is left as it is. AlreadyExists if another coordinator has taken over the directory at the same moment.
   static absl::StatusOr<std::unique_ptr<DirectoryEpoch>> Claim(const std::string& dir, uint64_t generation,
                                                                absl::Time now);
 
-  // OK while the directory is this coordinator's. AlreadyExists, naming the other and since when, if it is another's.
-  // Any other error says why that is not known: the directory must not be changed meanwhile.
+  // OK while the directory is this coordinator's. AlreadyExists, naming the holder and since when, if it is another's.
+  // Any other error says why that is not known; the directory must not be changed then.
   absl::Status Check() const;
 
-  // Check; a file that is gone, with the directory or alone, is written anew first.
+  // Writes the file again if it is gone, alone or with the directory; then as Check.
   absl::Status Restore() const;
 
  private:

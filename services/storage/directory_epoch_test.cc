@@ -1,4 +1,4 @@
-// The newest coordinator wins, and what is not understood is left alone; see directory_epoch.h.
+// The newest coordinator wins, and a file that is not understood is left alone; see directory_epoch.h.
 #include "services/storage/directory_epoch.h"
 
 #include <gmock/gmock.h>
@@ -61,7 +61,7 @@ TEST_F(DirectoryEpochTest, TheNewestHoldsTheDirectory) {
   EXPECT_EQ(fenced.message(),
             absl::StrCat("another coordinator (host ", holder.host, ", pid ", getpid(), ") has taken over ", dir_,
                          " since 2025-11-24 16:00:00 UTC (epoch 2, this one has 1)"));
-  EXPECT_EQ(first->Restore(), fenced);  // nothing is taken back
+  EXPECT_EQ(first->Restore(), fenced);  // the directory is not taken back
   EXPECT_TRUE(second->Check().ok());
   EXPECT_THAT(ListDirectory(dir_).value(), ElementsAre(kEpochName, ".epoch.spare"));
 }
@@ -71,20 +71,21 @@ TEST_F(DirectoryEpochTest, ItIsDurableBeforeAnythingRestsOnIt) {
   Claim();
   std::vector<std::string> calls = log.calls();
   ASSERT_GE(calls.size(), 4u);
-  calls.resize(4);  // the spare comes after them
+  calls.resize(4);  // calls for the spare file follow
   const std::string temporary = calls[0].substr(std::string("write ").size());
   EXPECT_THAT(temporary, testing::MatchesRegex("\\.epoch\\.[0-9a-f]+\\.tmp"));
   EXPECT_THAT(calls,
               ElementsAre("write " + temporary, "fsync " + temporary, "rename " + temporary + " .epoch", "fsync ."));
 }
 
-// Two that begin at the same moment have both read the same epoch: the last to rename wins, and the other knows it.
+// Two coordinators that begin at the same moment have read the same epoch: the last to rename wins, and the other
+// learns that.
 TEST_F(DirectoryEpochTest, OfTwoAtOnceOneWins) {
   Put(kGood);
   absl::Status slower;
   {
     FileCallLog log(dir_);
-    log.HoldFsync(".");  // the slower one has renamed
+    log.HoldFsync(".");  // the slower one has renamed by then
     std::thread claims([&] { slower = DirectoryEpoch::Claim(dir_, 0, absl::UnixEpoch()).status(); });
     log.WaitUntilHeld();
     Put(absl::StrReplaceAll(kGood, {{"\"epoch\": 7", "\"epoch\": 8"}}));
@@ -145,7 +146,7 @@ TEST_F(DirectoryEpochTest, SomethingElseInItsPlaceIsLeft) {
   EXPECT_TRUE(IsDirectory(path_));
 }
 
-// A run that was stopped by a full disk goes on there: its saves fail with an error of their own.
+// A run that a full disk stopped can start again there: its saves fail with an error of their own.
 TEST_F(DirectoryEpochTest, AFullDiskIsTakenOver) {
   Put(kGood);
   const auto first = Claim();
@@ -159,7 +160,7 @@ TEST_F(DirectoryEpochTest, AFullDiskIsTakenOver) {
   EXPECT_THAT(ListDirectory(dir_).value(), ElementsAre(kEpochName, ".epoch.spare"));
 }
 
-// On a full disk it is unknown as well whether another coordinator could write.
+// On a full disk it is not known, either, whether another coordinator could write.
 TEST_F(DirectoryEpochTest, OneThatCannotBeWrittenIsNotHeld) {
   FileCallLog log(dir_);
   log.FailRename(kEpochName, EIO);

@@ -1,4 +1,4 @@
-// The newest holds the directory; see directory_holder.h.
+// The newest coordinator holds the directory; see directory_holder.h.
 #include "services/storage/directory_holder.h"
 
 #include "absl/strings/str_cat.h"

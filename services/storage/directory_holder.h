@@ -1,5 +1,5 @@
-// Who of several coordinators holds a checkpoint directory: the rule alone. directory_epoch.h carries it out in a file;
-// the simulated fleet (tests/sim) on a disk of its own.
+// The rule for which of several coordinators holds a checkpoint directory. directory_epoch.h applies it to a file, the
+// simulated fleet (tests/sim) to a simulated disk.
 #ifndef ZEROFLEET_SERVICES_STORAGE_DIRECTORY_HOLDER_H_
 #define ZEROFLEET_SERVICES_STORAGE_DIRECTORY_HOLDER_H_
 
@@ -13,15 +13,15 @@ namespace zerofleet::services {
 // What a coordinator writes into the directory when it begins.
 struct DirectoryHolder {
   int64_t epoch = 1;
-  uint64_t generation = 0;  // the newest of the fleet that the coordinator knew when it began
+  uint64_t generation = 0;  // the fleet's newest that the coordinator knew when it began
   std::string host;
   int64_t pid = 0;
-  std::string incarnation;  // random, of one coordinator process: host and pid come again
+  std::string incarnation;  // random, one per coordinator process, since host and pid recur
   int64_t since_unix_seconds = 0;
 };
 
-// OK if `holder`, who stands in `dir` now, is `self`: the newest holds the directory, since each that begins takes the
-// place of the one before. AlreadyExists otherwise, naming the other and since when.
+// OK if `holder`, which `dir` names now, is `self`: the newest coordinator holds the directory, since each one that
+// begins replaces the previous one. AlreadyExists otherwise, naming the holder and since when.
 absl::Status CheckHolder(const std::string& dir, const DirectoryHolder& holder, const DirectoryHolder& self);
 
 }  // namespace zerofleet::services

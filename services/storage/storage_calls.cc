@@ -1,4 +1,4 @@
-// One thread that may hang, and who counts for how long; see storage_calls.h.
+// A thread that may hang, and ticks that count for how long; see storage_calls.h.
 #include "services/storage/storage_calls.h"
 
 #include <algorithm>

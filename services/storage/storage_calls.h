@@ -1,5 +1,5 @@
-// Calls of storage that the coordinator cannot go on without, made so that one which never returns is named and given
-// up: on a dead mount a write, an fsync or a rename does not come back.
+// Storage calls that the coordinator cannot go on without, made so that one that never returns is named and given up:
+// on a dead mount a write, an fsync or a rename does not return.
 #ifndef ZEROFLEET_SERVICES_STORAGE_STORAGE_CALLS_H_
 #define ZEROFLEET_SERVICES_STORAGE_STORAGE_CALLS_H_
 
@@ -15,13 +15,14 @@
 
 namespace zerofleet::services {
 
-// One call at a time, on a thread of its own. Time is counted at ticks, and none of them counts for more than a second:
-// a machine that slept, or a process that did not run, is no storage that hangs.
+// One call at a time, on a thread of its own. Time is counted at ticks, and each counts for at most a second, so that a
+// machine that slept, or a process that did not run, is not taken for hanging storage.
 class StorageCalls {
  public:
   struct Limits {
-    double stall_seconds = 0;  // checkpoint.stall_timeout_seconds: people are told; 0: never, and nothing is given up
-    double patience_seconds = 0;  // restart.form_timeout_seconds: on top of it, until the call is given up
+    double stall_seconds = 0;  // checkpoint.stall_timeout_seconds: then people are told; 0: never, and no call is given
+                               // up
+    double patience_seconds = 0;  // restart.form_timeout_seconds: then, on top, the call is given up
   };
   // `tell` gets one line for people, from Tick. `clock` outlives this.
   StorageCalls(Limits limits, std::function<void(const std::string&)> tell, const Clock& clock);
@@ -29,17 +30,18 @@ class StorageCalls {
   StorageCalls(const StorageCalls&) = delete;
   StorageCalls& operator=(const StorageCalls&) = delete;
 
-  // What `call` returns; DataLoss once it is given up, and for every call after it until it returns. `what` says what
-  // it is doing, with the path: "the write of state/coordinator.json". `call` owns what it uses. From one thread.
+  // Returns what `call` returns; DataLoss once the call is given up, and for every later call until the first returns.
+  // `what` says what it does, with the path: "the write of state/coordinator.json". `call` must own what it uses. From
+  // one thread.
   absl::Status Run(const std::string& what, std::function<absl::Status()> call);
 
-  // Whether a call that was given up has not returned: the destructor would wait for it.
+  // Whether a call that was given up has not returned yet; the destructor would wait for it.
   bool hangs() const {
     absl::MutexLock lock(&mutex_);
     return running_ && given_up_;
   }
 
-  // Judges the call that is under way. From one thread, which may be another.
+  // Judges the call that is under way. From one thread, which may differ from Run's.
   void Tick();
 
  private:
@@ -51,7 +53,7 @@ class StorageCalls {
   const Limits limits_;
   const std::function<void(const std::string&)> tell_;
   const Clock& clock_;
-  double last_tick_;  // Tick's alone
+  double last_tick_;  // used only by Tick
 
   mutable absl::Mutex mutex_;
   std::string what_ ABSL_GUARDED_BY(mutex_);

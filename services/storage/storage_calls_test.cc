@@ -1,4 +1,5 @@
-// A call that does not return is named, then given up; one that takes long is neither. See storage_calls.h.
+// A call that does not return is named, then given up; time that the process did not run does not count. See
+// storage_calls.h.
 #include "services/storage/storage_calls.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +22,7 @@ using testing::IsEmpty;
 constexpr double kStall = 30, kCallPatience = 60;
 constexpr char kWhat[] = "the write of state/coordinator.json";
 
-// Begins, and returns when it is let.
+// A call that begins, and returns once the test allows it.
 struct HeldCall {
   absl::Notification begun, returns;
   absl::Status operator()() {
@@ -52,7 +53,7 @@ TEST_F(StorageCallsTest, WhatReturnsIsReturned) {
   const auto calls = Calls();
   EXPECT_TRUE(calls->Run(kWhat, [] { return absl::OkStatus(); }).ok());
   EXPECT_EQ(calls->Run(kWhat, [] { return absl::ResourceExhaustedError("full"); }).message(), "full");
-  Pass(*calls, 1000);  // nothing is under way
+  Pass(*calls, 1000);  // no call is under way
   EXPECT_THAT(told_, IsEmpty());
 }
 
@@ -71,12 +72,12 @@ TEST_F(StorageCallsTest, WhatHangsIsNamedAndThenGivenUp) {
   runs.join();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(status.message()), HasSubstr("coordinator.json has got no further for 90 s"));
-  EXPECT_EQ(calls->Run("another", [] { return absl::OkStatus(); }), status);  // its thread is not back
+  EXPECT_EQ(calls->Run("another", [] { return absl::OkStatus(); }), status);  // its thread has not returned yet
   EXPECT_EQ(told_.size(), 1u);
   held.returns.Notify();
 }
 
-// The machine slept, or this process did not run.
+// The machine slept, or this process was not run.
 TEST_F(StorageCallsTest, OneLongSilenceIsNoHang) {
   HeldCall held;
   const auto calls = Calls();
