@@ -1,8 +1,8 @@
 // Errors as values: absl::Status, the macros to pass them on, and the exit code each becomes.
 //
-// What the world can cause (a peer, a file, a configuration, memory) is a Status whose message is
-// one line: what is wrong, where (file, key, rank, step), and what would be right. The code says
-// who can mend it, and with it the process's exit code:
+// What the world can cause (a peer, a file, a configuration, memory) is a Status whose message is one line: what is
+// wrong, where (file, key, rank, step), and what would be right. The code says who can fix it, and decides the
+// process's exit code:
 //
 //   InvalidArgument, FailedPrecondition   usage or configuration   exit 2
 //   DataLoss, NotFound, ResourceExhausted data or checkpoint       exit 3

@@ -168,7 +168,7 @@ struct FleetCounters {
   std::map<std::string, uint64_t> rank_failures;   // by cause: see metrics.md
   double rendezvous_seconds = 0;                   // the last formation's
   int64_t lost_steps = 0;                          // steps done after the one that a recovery went back to
-  double step_seconds = 0, lost_step_seconds = 0;  // of all steps done, and of those that were lost again
+  double step_seconds = 0, lost_step_seconds = 0;  // time of all steps, and of steps that were lost again
   uint64_t steps_that_differ = 0;                  // repeated steps that gave other numbers (repeated_steps.h)
   uint64_t recoveries = 0;
   uint64_t rollbacks = 0;

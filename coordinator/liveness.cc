@@ -126,7 +126,7 @@ void CheckLoading(Fleet& fleet, double now) {
   std::vector<MemberId> late;
   std::vector<int> ranks;
   for (const Member& member : fleet.members) {
-    const bool loaded = member.state == MemberState::kReady || !member.load_failure.ok();  // or has said that it cannot
+    const bool loaded = member.state == MemberState::kReady || !member.load_failure.ok();  // or reported that it cannot
     if (entering ? member.entered.has_value() : loaded) continue;
     late.push_back(member.id);
     ranks.push_back(member.rank);

@@ -161,7 +161,7 @@ class CoordinatorLoop {
   const Clock& clock_;
   const size_t most_silent_;
   const size_t most_outputs_;
-  const bool is_large_;  // so large that a log line per rank is too much
+  const bool is_large_;  // the fleet is so large that a log line per rank is too much
   EventLog events_;
   LogPump log_;
   StorageCalls storage_calls_;  // the carrier's

@@ -334,7 +334,7 @@ struct MetricsExporter::Impl {
   void Serve(Tcp::socket socket) {
     error_code error;
     const Tcp::endpoint peer = socket.remote_endpoint(error);
-    if (error) return;  // it has left
+    if (error) return;  // the client has left
     const std::string address = peer.address().to_string();
     if (tls) {
       ServeOn(TlsStream(std::move(socket), *tls), address);

@@ -110,7 +110,7 @@ class SessionMachine {
   std::deque<v1::WorkerMessage> outgoing_;
   std::deque<v1::CoordinatorMessage> incoming_;
   uint64_t generation_ = 0;  // the last message's that was taken and is about the worker's view, or the next one
-  bool in_view_ = false;     // as far as the worker has taken messages
+  bool in_view_ = false;     // according to the messages that the worker has taken
   bool beats_ = false;
   double heartbeat_seconds_;               // seconds; 0: not known yet
   double next_heartbeat_ = 0;              // 0: at once
@@ -120,7 +120,7 @@ class SessionMachine {
   absl::Status lost_;                      // why there is no session any more
   absl::Status ending_;                    // how the last stream ended
   bool completed_ = false;                 // a Complete has arrived
-  bool known_ = true;                      // to the coordinator: not from a break until the next Welcome
+  bool known_ = true;                      // the coordinator knows it: not from a break to a Welcome
   bool closing_ = false;
   double pause_;  // seconds before the next stream
   double paused_until_ = 0;

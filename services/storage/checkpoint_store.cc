@@ -147,7 +147,7 @@ absl::StatusOr<std::string> DigestOfTheSame(const std::string& step_dir, const v
   if (!google::protobuf::util::MessageDifferencer::Equals(StateOf(there), StateOf(manifest))) {
     return absl::NotFoundError("it is another");
   }
-  ZF_RETURN_IF_ERROR(SyncDirectory(ParentOf(step_dir)));  // whoever committed it may not have come to this
+  ZF_RETURN_IF_ERROR(SyncDirectory(ParentOf(step_dir)));  // its committer may have died before this
   return digest;
 }
 

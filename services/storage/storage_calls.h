@@ -20,8 +20,7 @@ namespace zerofleet::services {
 class StorageCalls {
  public:
   struct Limits {
-    double stall_seconds = 0;  // checkpoint.stall_timeout_seconds: then people are told; 0: never, and no call is given
-                               // up
+    double stall_seconds = 0;  // checkpoint.stall_timeout_seconds: then people are told; 0: neither this nor giving up
     double patience_seconds = 0;  // restart.form_timeout_seconds: then, on top, the call is given up
   };
   // `tell` gets one line for people, from Tick. `clock` outlives this.
