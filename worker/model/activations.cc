@@ -30,7 +30,7 @@ int64_t Activations::RowBytes(const ActivationRow& row) const {
   return RoundUp(tokens * row.columns * device::DTypeBytes(dtype), KeptInputs::kAlignment);
 }
 
-// What is always kept comes first.
+// Rows that are always kept come first.
 void Activations::PlaceRows(const std::vector<ActivationRow>& rows) {
   places_.resize(rows.size());
   for (const bool cheap : {false, true}) {
@@ -46,7 +46,7 @@ void Activations::PlaceRows(const std::vector<ActivationRow>& rows) {
   }
 }
 
-// Where an earlier row of the same size is, if no row of this one's branch has that place; or a place of its own.
+// Returns the place of an earlier row of the same size that no row of this one's branch uses, or a new place.
 int64_t Activations::PlaceShared(const std::vector<ActivationRow>& rows, size_t row) {
   const auto is_at = [&](size_t other, int64_t offset) {
     return places_[other].shared && places_[other].offset == offset;
@@ -80,7 +80,7 @@ int64_t Activations::BlockAt(int64_t layer) const {
 }
 
 std::vector<memory::Piece> Activations::Pieces(int units) const {
-  // Until the backward of this block, or of the embedding.
+  // A piece that is in use until the backward of this block; -1 stands for the embedding.
   const auto until = [&](int64_t bytes, int64_t layer) {
     return memory::Piece{bytes, kForwardPhase, BackwardPhase(static_cast<int>(layer) + 1, units)};
   };

@@ -1,12 +1,12 @@
-// Where what a forward pass leaves to its backward is in the memory a model is given: the rows that a block declares,
-// by the policy of checkpointing (docs/decisions/0003-activations-kept.md).
+// Where the activations that a forward pass keeps for its backward lie in the memory that a model is given: the rows
+// that a block declares, as the checkpointing policy keeps them (docs/decisions/0003-activations-kept.md).
 //
-// Every block of a segment has a place for each of its rows; in selective checkpointing those that are cheap to make
-// again have one that all blocks take in turn, and branches of a block share it, since each backward makes only its own
-// again. Activations are, one after another: the last block's output; what is not kept for each block; the segments'
-// inputs (kept_inputs.h); the other inputs of a segment's blocks; what each block of a segment makes. Where segments
-// take the last two in turn, they come before the inputs: the end of this memory is what the backward is through with
-// first.
+// Every block of a segment has a place for each of its rows. In selective checkpointing the rows that are cheap to
+// compute again have places that all blocks take in turn; branches of a block share them too, since the backward of a
+// branch recomputes only its own. The memory holds, in this order: the last block's output; the rows shared by all
+// blocks; the segments' inputs (kept_inputs.h); the other inputs of a segment's blocks; each block's own rows. With
+// several segments, which take the last two in turn, those two come before the segments' inputs: the backward is done
+// first with what lies at the end of this memory.
 #ifndef ZEROFLEET_WORKER_MODEL_ACTIVATIONS_H_
 #define ZEROFLEET_WORKER_MODEL_ACTIVATIONS_H_
 
@@ -32,7 +32,7 @@ class Segments {
   int64_t layers() const { return layers_; }
   int64_t Of(int64_t layer) const { return layer / length_; }
   bool Begins(int64_t layer) const { return layer % length_ == 0; }
-  // Whether the block is the last of a segment that the backward computes again: of any but the last.
+  // Whether the block is the last of a segment that the backward computes again, which is any segment but the last.
   bool EndsRecomputed(int64_t layer) const { return (layer + 1) % length_ == 0 && layer + 1 < layers_; }
 
  private:
@@ -41,16 +41,17 @@ class Segments {
 
 class Activations {
  public:
-  // For micro-batches of at most `tokens`, of which the residual stream has `stream_tokens` on this rank. Borrows all.
+  // For micro-batches of at most `tokens` tokens; this rank has `stream_tokens` of them of the residual stream.
+  // `block`, `segments` and `kept_inputs` are borrowed.
   Activations(const Declaration& block, const Segments& segments, const KeptInputs& kept_inputs, bool selective,
               int64_t tokens, int64_t stream_tokens, device::DType dtype);
 
   int64_t Bytes() const;
-  // What they consist of, and the phases in which a training pass of this many units uses it (model.h).
+  // The pieces of this memory, and the phases in which a training pass of `units` units uses each (model.h).
   std::vector<memory::Piece> Pieces(int units) const;
 
-  // Offsets in it: of a block's input (the last block's output, for the number behind it), of a row that a block
-  // declares, and of what the segments' inputs have (kept_inputs.h).
+  // Offsets in this memory: of a block's input (`layer` may be the number of blocks: the last block's output), of a row
+  // that a block declares, and of the memory of the segments' inputs (kept_inputs.h).
   int64_t InputAt(int64_t layer) const;
   int64_t RowAt(int64_t layer, int row) const;
   int64_t KeptAt() const { return SharedAt() + shared_bytes_ + (one_segment() ? 0 : SegmentBytes()); }
@@ -61,11 +62,11 @@ class Activations {
 
  private:
   struct Place {
-    bool shared;  // by all blocks
+    bool shared;  // all blocks use this place
     int64_t offset;
   };
   int64_t RowBytes(const ActivationRow& row) const;
-  // Gives each row its place among those of its block, or among those that all share.
+  // Gives each row its place among its block's rows, or among the rows that all blocks share.
   void PlaceRows(const std::vector<ActivationRow>& rows);
   int64_t PlaceShared(const std::vector<ActivationRow>& rows, size_t row);
 
@@ -83,11 +84,11 @@ class Activations {
   const bool selective_;
   const int64_t tokens_, stream_tokens_, hidden_;
   const device::DType dtype_;
-  std::vector<Place> places_;  // of each row
+  std::vector<Place> places_;  // indexed by row
   int64_t block_bytes_ = 0, shared_bytes_ = 0;
 };
 
-// They, in the memory of a pass. Borrows both.
+// The activations in the memory of a pass. Borrows both arguments.
 class ActivationMemory {
  public:
   ActivationMemory(const Activations& places, void* memory)
@@ -96,7 +97,7 @@ class ActivationMemory {
   device::Tensor Input(int64_t layer) const { return {memory_ + places_.InputAt(layer), places_.dtype()}; }
   // The next block's input, or FinalInput.
   device::Tensor Output(int64_t layer) const { return Input(layer + 1); }
-  // The head's input: the last block's output. In its place the gradient of the residual stream goes backward.
+  // The head's input, which is the last block's output. The backward puts the residual stream's gradient in its place.
   device::Tensor FinalInput() const { return Input(places_.layers()); }
   device::Tensor At(int64_t layer, int row) const { return {memory_ + places_.RowAt(layer, row), places_.dtype(row)}; }
   void* KeptInputsMemory() const { return memory_ + places_.KeptAt(); }

@@ -26,7 +26,7 @@ class ActivationsTest : public testing::Test {
   }
 
   device::DryDevice device_;
-  // As wide within the MLP as the stream, so that more rows are of one size.
+  // The MLP is as wide as the stream, so that more rows have the same size.
   static Sizes NarrowSizes() {
     Sizes sizes(TestModelConfig(6, 24, 4, 8, 31));
     sizes.intermediate = sizes.hidden;
@@ -48,7 +48,7 @@ TEST_F(ActivationsTest, RowsOfOneBranchNeverOverlap) {
     const Activations places = Make(checkpointing);
     const std::vector<ActivationRow>& rows = block_.activations();
     for (int64_t layer = 0; layer < 2; ++layer) {
-      std::vector<std::pair<Range, int>> seen;  // and the branch
+      std::vector<std::pair<Range, int>> seen;  // a place and its branch
       for (size_t row = 0; row < rows.size(); ++row) {
         const int64_t at = places.RowAt(layer, static_cast<int>(row));
         const Range range{at, at + kTokens * rows[row].columns * 4};

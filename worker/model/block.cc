@@ -18,7 +18,7 @@
 namespace zerofleet::model {
 namespace {
 
-// A layer for each kind of row.
+// Makes the layer of each kind of row.
 struct MakeLayer {
   float norm_epsilon;
   Declaration& declaration;

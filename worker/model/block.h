@@ -20,11 +20,11 @@ class Block {
   int64_t AttentionScratchBytes(device::Ops& ops, int64_t sequences, int64_t time) const;
   int64_t CachedElements(int64_t capacity) const;
 
-  // Everything of the block but its output.
+  // Computes everything in the block but its output.
   absl::Status ForwardWithin(const UnitPass& pass) const;
   absl::Status ForwardOutput(const UnitPass& pass) const;
-  // The residual stream's gradient comes in as that of the block's output and leaves as that of its input. What is
-  // cheap is made `again` first, a branch at a time.
+  // Takes the residual stream's gradient at the block's output and leaves the one at its input in the same place. With
+  // `again`, cheap activations are recomputed first, a branch at a time.
   absl::Status Backward(const UnitPass& pass, bool again) const;
 
  private:
@@ -33,7 +33,7 @@ class Block {
 
   Declaration declared_;
   Layers layers_;
-  std::vector<size_t> branches_;  // the first layer of each, and the end
+  std::vector<size_t> branches_;  // each branch's first layer, and the end of the last
 };
 
 }  // namespace zerofleet::model

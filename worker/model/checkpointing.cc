@@ -21,7 +21,7 @@ constexpr PolicyRow kPolicies[] = {
     {"selective", {.selective = true}},
 };
 
-constexpr int64_t kMostBlocks = 10'000;  // as many as a model may have
+constexpr int64_t kMostBlocks = 10'000;  // the most blocks that a model may have
 
 }  // namespace
 

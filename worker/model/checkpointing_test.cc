@@ -28,7 +28,7 @@ class PlannedModel {
   PlannedModel(int64_t layers, const Checkpointing& checkpointing)
       : model_(*Model::Create(TestModelConfig(layers, 64, 2, 32, 64), {device::DType::kBF16, 2, 32, checkpointing},
                               *device_)) {}
-  // In hidden-sized bf16 elements per token, fp32 statistics included.
+  // In bf16 elements per token, as multiples of the hidden size; fp32 statistics count too.
   double ElementsPerToken() const { return static_cast<double>(model_->ActivationBytes()) / (2.0 * 64 * 2 * 32); }
   const Model& model() const { return *model_; }
 
@@ -37,7 +37,7 @@ class PlannedModel {
   std::unique_ptr<Model> model_;
 };
 
-// Per block, with 4 statistics of norms and 2 of attention, 12 bf16 elements' worth, or 0.1875 of 64.
+// The 4 fp32 statistics of norms and 2 of attention per block are worth 12 bf16 elements, or 0.1875 of 64.
 TEST(Checkpointing, KeepsWhatItSays) {
   constexpr double kStatistics = 12.0 / 64, kAttention = 4.0 / 64, kNorm = 4.0 / 64;
   EXPECT_DOUBLE_EQ(PlannedModel(6, {}).ElementsPerToken(), 6 * (16 + kStatistics) + 1);
@@ -48,7 +48,7 @@ TEST(Checkpointing, KeepsWhatItSays) {
   EXPECT_DOUBLE_EQ(PlannedModel(6, {.segment = 60}).ElementsPerToken(), PlannedModel(6, {}).ElementsPerToken());
 }
 
-// A block's products take 24 C^2 + 4 T C FLOPs per token in the forward, its last 8 C^2.
+// A block's products take 24 C^2 + 4 T C FLOPs per token in the forward; its last product takes 8 C^2.
 TEST(Checkpointing, CountsWhatItComputesAgain) {
   constexpr double kSquare = 64.0 * 64, kAttention = 4.0 * 32 * 64, kBlock = 24 * kSquare + kAttention;
   const auto flops = [](const Checkpointing& checkpointing) {
@@ -61,8 +61,8 @@ TEST(Checkpointing, CountsWhatItComputesAgain) {
   EXPECT_EQ(flops({.segment = 4}), 4 * kBlock - 8 * kSquare);
 }
 
-// Units: 0 the embedding, 1 to 5 the blocks, 6 the head. A segment's last block is computed again where its backward
-// is, under one use; the last segment, not at all.
+// Unit 0 is the embedding, 1 to 5 are the blocks, 6 the head. A segment's last block is recomputed within the use of
+// its backward; the last segment is not recomputed.
 TEST(Checkpointing, AsksForUnitsAgainOnlyWithinSegments) {
   const auto uses = [](const Checkpointing& checkpointing) {
     return PlannedModel(5, checkpointing).model().uses().training;

@@ -1,5 +1,5 @@
-// What the rows of one unit declare, in their order: its tensors, what a block keeps of a forward pass, what its ops
-// cost. Everything else that is known of a model beforehand is derived from this.
+// What the rows of one unit declare, in their order: its tensors, the activations that a block keeps, the cost of its
+// ops. Everything else that is known about a model in advance is derived from this.
 #ifndef ZEROFLEET_WORKER_MODEL_DECLARATION_H_
 #define ZEROFLEET_WORKER_MODEL_DECLARATION_H_
 
@@ -16,40 +16,41 @@ namespace zerofleet::model {
 
 enum class Init : uint8_t {
   kNormal,              // N(0, 0.02)
-  kResidualProjection,  // N(0, 0.02 / sqrt(2 * layers)): what writes to the residual stream
-  kAdapter,             // N(0, 1 / sqrt(3 * columns)): the deviation of what PEFT draws A from
+  kResidualProjection,  // N(0, 0.02 / sqrt(2 * layers)): for products into the residual stream
+  kAdapter,             // N(0, 1 / sqrt(3 * columns)): the deviation from which PEFT draws A
   kOnes,
   kZeros,
 };
 
 struct DeclaredTensor {
   std::string name;
-  std::vector<int64_t> shape;  // of the whole
+  std::vector<int64_t> shape;  // in the whole model
   bool decay;                  // weight decay applies
   Init init;
   Cut cut = {};
   bool projects = false;        // the weight of a block's product
-  bool only_looked_up = false;  // no product takes it
-  bool unprefixed = false;      // its name begins with no prefix of the model's
+  bool only_looked_up = false;  // not an operand of any product
+  bool unprefixed = false;      // its name lacks the model's prefix
 };
 
-// What a block's forward leaves to its backward.
+// An activation that a block's forward leaves to its backward.
 struct ActivationRow {
-  enum class Tokens : uint8_t { kAll, kOfStream };  // all of a micro-batch, or those a rank has of the residual stream
+  enum class Tokens : uint8_t { kAll, kOfStream };  // all of a micro-batch, or this rank's of the residual stream
   int64_t columns;                                  // per token
   Tokens tokens = Tokens::kAll;
-  bool statistics = false;  // fp32, where the others are of the compute type
-  bool cheap = false;       // to make again for its size: selective checkpointing does not keep it
-  int branch = 0;           // whose backward takes it
+  bool statistics = false;  // fp32; other rows have the compute type
+  bool cheap = false;       // cheap to recompute for its size: selective checkpointing does not keep it
+  int branch = 0;           // the branch whose backward reads it
 };
 
-// A product of a part: (n, k) its weight.
+// A product in one part of the model, with a weight of shape (n, k).
 struct DeclaredProduct {
   int64_t n, k;
   bool bias;
 };
 
-// A size that a tensor group shares, which its ranks must divide, as the configuration names it.
+// A size that is split among the ranks of a tensor group, whose number must divide it; `key` is its name in the
+// configuration.
 struct SharedSize {
   const char* key;
   int64_t size;
@@ -66,32 +67,34 @@ class Declaration {
 
   // --- For the layers' constructors.
 
-  // Its offset in the unit of a part, in elements.
+  // Returns the tensor's offset in a part's unit, in elements.
   int64_t Tensor(DeclaredTensor tensor);
-  // Its number among the unit's activations.
+  // Returns the row's number among the unit's activations.
   int Activation(ActivationRow row);
-  // The branch that begins here, from 0. The residual stream before any but the first is kept.
+  // Returns the number of the branch that begins here, from 0. The residual stream before every branch but the first is
+  // kept.
   int BeginBranch();
-  // A tensor group cuts this size; the same one may be declared again.
+  // States that a tensor group cuts this size; the same size may be declared more than once.
   void Shares(const SharedSize& size);
   void Product(const DeclaredProduct& product) { products_.push_back(product); }
-  // The product's name there, without ".weight".
+  // The product's name in Hugging Face's tables, without ".weight".
   void Names(const std::string& product) { product_names_.push_back(product); }
-  // An adapter's tensor, in the unit of a block's adapters: its offset there, in elements of a part.
+  // Declares an adapter's tensor in the unit of a block's adapters. Returns its offset in a part's unit, in elements.
   int64_t AdapterTensor(DeclaredTensor tensor);
-  // Elements of an adapter whose gradient a tensor group must sum: where it is among all of the block.
+  // Declares elements of an adapter whose gradient a tensor group must sum. Returns their offset among all such
+  // elements of the block.
   int64_t AdapterSums(int64_t elements) { return std::exchange(adapter_sums_, adapter_sums_ + elements); }
-  // Columns of what an adapter makes, takes or puts out.
+  // The number of columns of an adapter's input or output.
   void AdapterColumns(int64_t columns) { adapter_columns_ = std::max(adapter_columns_, columns); }
-  static constexpr int64_t kMostAdapters = 3;  // of one product
-  // A gradient with this number of columns within a branch.
+  static constexpr int64_t kMostAdapters = 3;  // per product
+  // Declares a gradient with this number of columns within a branch.
   void Gradient(int64_t columns) { gradient_columns_ = std::max(gradient_columns_, columns); }
-  // Elements that a norm's parameters have. If a tensor group must sum their gradient, each rank having it of some
-  // tokens or heads: where it is among all that the group sums at the end of the unit.
+  // Declares a norm's parameters by their number of elements. If a tensor group must sum their gradient (`summed`: each
+  // rank has it for some tokens or heads), returns its offset among all that the group sums at the end of the unit.
   int64_t NormSums(int64_t elements, bool summed);
-  // Attention's products, of queries of this width with each of the context.
+  // Declares attention's products of queries of this width with the whole context.
   void Attention(int64_t width) { attention_width_ += width; }
-  // Elements that a token's pass reads and writes outside the products, forward and backward.
+  // Declares elements that the passes over one token, forward and backward, read and write outside the products.
   void Pointwise(int64_t elements) { pointwise_elements_ += elements; }
 
   // --- What has been declared.
@@ -111,13 +114,13 @@ class Declaration {
   int64_t norm_sums() const { return norm_sums_; }
   int64_t attention_width() const { return attention_width_; }
   int64_t pointwise_elements() const { return pointwise_elements_; }
-  // Elements of the largest bias of a product, and of the largest norm.
+  // Elements of the largest bias of a product, and of the largest norm's parameters.
   int64_t LargestBias() const;
   int64_t largest_norm() const { return largest_norm_; }
-  // Per token of a forward pass of the whole unit: 2 for each element of a product's weight, and attention's over the
-  // whole context.
+  // FLOPs per token of a forward pass over the whole unit: 2 for each element of a product's weight, and attention's
+  // over the whole context.
   double ForwardFlops() const;
-  // FLOPs of its last product alone.
+  // FLOPs per token of the last product alone.
   double LastProductFlops() const;
 
  private:

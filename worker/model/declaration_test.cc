@@ -1,4 +1,4 @@
-// What other rows than GPT-2's declare: products side by side, fewer heads of keys and values, no biases.
+// What rows that differ from GPT-2's declare: products side by side, fewer heads of keys and values, no biases.
 #include "worker/model/declaration.h"
 
 #include <string>
@@ -28,7 +28,7 @@ constexpr BlockRow kDeclaredBlock[] = {
 constexpr FamilyRows kDeclaredRows = {
     {"tokens", "positions"}, kDeclaredBlock, {{NormKind::kLayer, "c"}, nullptr}, 1e-6f};
 
-// 24 hidden, 4 heads of 6, 2 of keys and values, 96 intermediate.
+// Hidden size 24, 4 heads of 6, 2 heads of keys and values, intermediate size 96.
 Declaration BlockOf(const Sharing& sharing = {}) {
   v1::ModelConfig config = TestModelConfig(3, 24, 4, 10, 50);
   config.set_kv_heads(2);

@@ -55,7 +55,7 @@ absl::Status CheckSizes(const v1::ModelConfig& config) {
   return absl::OkStatus();
 }
 
-// Each target is a product of the blocks.
+// InvalidArgument unless each target is a product of the blocks.
 absl::Status CheckLoraTargets(const Sizes& sizes, const Declaration& block) {
   for (const std::string& target : sizes.lora_targets) {
     const auto& names = block.product_names();
@@ -72,7 +72,7 @@ absl::Status CheckLoraTargets(const Sizes& sizes, const Declaration& block) {
 
 }  // namespace
 
-// What the rows share is shared equally; a vocabulary is padded, but no part may have padding alone.
+// Sizes that ranks share must divide equally; a vocabulary is padded, but no part may consist of padding alone.
 absl::Status CheckParts(const v1::ModelConfig& config, int64_t parts) {
   ZF_ASSIGN_OR_RETURN(const ModelFamily* family, FindModelFamily(config.family()));
   const std::vector<SharedSize> shared = DeclareUnits(family->rows, Sizes(config)).block.shared();

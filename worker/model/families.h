@@ -15,14 +15,14 @@
 
 namespace zerofleet::model {
 
-// Tokens of model.context; beyond them products could overflow.
+// The largest model.context, in tokens; beyond it products could overflow.
 inline constexpr int64_t kMostContext = int64_t{1} << 20;
 
 // Every family; the first is the default.
 std::span<const ModelFamily* const> ModelFamilies();
 std::vector<std::string> ModelFamilyNames();
 
-// InvalidArgument, with the names of those there are, for another.
+// InvalidArgument, listing the known names, if there is no such family.
 absl::StatusOr<const ModelFamily*> FindModelFamily(std::string_view name);
 
 }  // namespace zerofleet::model

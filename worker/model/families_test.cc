@@ -1,4 +1,4 @@
-// The table of families: each row is complete, and what is made from it refuses other names.
+// The table of families: each row is complete, and other names are refused.
 #include "worker/model/families.h"
 
 #include <set>

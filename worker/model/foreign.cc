@@ -20,7 +20,7 @@ absl::Status InForeign(const std::string& where, const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat("model.foreign.", where, ": ", what));
 }
 
-// Sides in range, and a product that does not overflow.
+// Checks that sides are in range and that the number of elements, which is added to *all, does not overflow.
 absl::Status CheckShape(const v1::ForeignTensor& tensor, int64_t* all) {
   int64_t elements = 1;
   for (const int64_t side : tensor.shape()) {
@@ -88,7 +88,7 @@ void FreezeAs(const v1::ForeignModel& other, v1::ForeignModel& model) {
   }
 }
 
-// Every tensor starts at zero: a foreign run begins with weights that are loaded.
+// Every tensor starts at zero, since a foreign run loads the weights that it begins with.
 absl::StatusOr<ModelSpec> ModelSpec::CreateForeign(const v1::ModelConfig& config, const ModelPart& part) {
   if (!config.has_foreign()) {
     return absl::InvalidArgumentError(absl::StrCat(

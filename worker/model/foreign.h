@@ -1,9 +1,9 @@
-// A model whose passes are not ours: a PyTorch module, behind the same interface as a Transformer.
+// A model whose passes this program does not compute: a PyTorch module, behind the same interface as a Transformer.
 //
-// What it consists of is data in the configuration (proto/zerofleet/v1/foreign.proto). Its passes are computed by a
-// ForeignPasses, which the Python package implements (python/src/); without one, on a device without memory, a pass is
-// its script. It keeps no activations in our memory, so nothing shares memory with them; and what its loss is divided
-// by is known only when its passes are over (MicroBatch::weight).
+// Its units and tensors are data in the configuration (proto/zerofleet/v1/foreign.proto). Its passes are computed by a
+// ForeignPasses, which the Python package implements (python/src/); on a device without memory, where there is none, a
+// pass performs the script alone. The model keeps no activations in this program's memory, so nothing shares memory
+// with them. The divisor of its loss is known only when a pass is over (MicroBatch::weight).
 #ifndef ZEROFLEET_WORKER_MODEL_FOREIGN_H_
 #define ZEROFLEET_WORKER_MODEL_FOREIGN_H_
 
@@ -22,17 +22,17 @@ namespace zerofleet::model {
 
 inline bool IsForeign(const v1::ModelConfig& config) { return !config.torch().empty(); }
 
-// What keeps weights of `stored` from being those of `model`, in words such as "tensor head.weight is [5, 3] there and
-// [7, 3] here"; empty where both have the same tensors in the same order, and train the same. Scripts and decay may
+// Why weights of `stored` cannot be used as those of `model`, in words such as "tensor head.weight is [5, 3] there and
+// [7, 3] here"; empty if both have the same tensors in the same order, and train the same ones. Scripts and decay may
 // differ.
 std::string DifferenceOf(const v1::ForeignModel& stored, const v1::ForeignModel& model);
-// What is trained of `model` becomes what is trained of `other`.
+// Freezes in `model` what is frozen in `other`, and nothing else.
 void FreezeAs(const v1::ForeignModel& other, v1::ForeignModel& model);
 
-// Something that the bits of a pass depend on, such as a library and its version.
+// Name and value of something that a pass's bits depend on, such as a library and its version.
 using NamedFact = std::pair<std::string, std::string>;
 
-// A micro-batch, its loss's gradient multiplied by `scale`.
+// A micro-batch, and the factor by which the gradient of its loss is multiplied.
 struct ForeignBatch {
   const MicroBatch& batch;
   float scale = 1;
@@ -42,16 +42,16 @@ struct ForeignLoss {
   double sum = 0, weight = 0;
 };
 
-// Computes the passes of a module; called from the thread that runs the worker. Errors are those of the module.
+// Computes the passes of a module; called from the worker's thread. Errors are the module's.
 class ForeignPasses {
  public:
   virtual ~ForeignPasses() = default;
 
-  // Makes the module of this configuration ready to run. InvalidArgument if it is not the one that was recorded.
+  // Makes the module of this configuration ready to run. InvalidArgument if the module differs from the recorded one.
   virtual absl::Status Prepare(const v1::Config& config) = 0;
-  // What a fleet must agree on besides; after Prepare.
+  // Further facts on which all workers must agree; call after Prepare.
   virtual std::vector<NamedFact> Facts() { return {}; }
-  // Forward, `on_backward`, and backward: every gradient is added to ScriptedPass::Gradient.
+  // Runs the forward, calls `on_backward`, and runs the backward, which adds every gradient to ScriptedPass::Gradient.
   virtual absl::StatusOr<ForeignLoss> Train(const ForeignBatch& batch, ScriptedPass& units,
                                             const std::function<void()>& on_backward) = 0;
   virtual absl::StatusOr<ForeignLoss> Evaluate(const ForeignBatch& batch, ScriptedPass& units) = 0;
@@ -59,13 +59,13 @@ class ForeignPasses {
 
 class ForeignModel : public Model {
  public:
-  // `passes` is borrowed. Null: only on a device without memory can a pass be run. Errors also from ScriptOf.
+  // `passes` is borrowed. If it is null, passes can be run only on a device without memory. Errors also from ScriptOf.
   static absl::StatusOr<std::unique_ptr<ForeignModel>> Create(const v1::ModelConfig& config, ForeignPasses* passes,
                                                               device::Device& device);
 
   int64_t ActivationBytes() const override { return 0; }
   int64_t HostActivationBytes() const override { return 0; }
-  int64_t ScratchBytes() const override;  // for initial values alone
+  int64_t ScratchBytes() const override;  // used for initial values only
   std::vector<memory::Piece> ActivationPieces() const override { return {}; }
   std::vector<memory::Piece> ScratchPieces() const override { return {}; }
   int64_t BandBytes() const override { return 0; }
@@ -89,9 +89,9 @@ class ForeignModel : public Model {
   absl::Status CheckCanRun() const;
 
   const PassScript script_;
-  const std::vector<std::string> units_;  // names
+  const std::vector<std::string> units_;  // unit names
   ForeignPasses* const passes_;
-  const bool dry_;  // the device has no memory: a pass is its script
+  const bool dry_;  // the device has no memory: a pass performs the script alone
 };
 
 }  // namespace zerofleet::model

@@ -1,4 +1,4 @@
-// A foreign model as data, and passes held to its script: fakes in the place of Python.
+// A foreign model as data, and passes held to its script; fakes stand in for Python.
 #include "worker/model/foreign.h"
 
 #include <functional>
@@ -21,7 +21,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// What the source was asked for, in the script's own letters.
+// Notes what the source was asked for, in the script's own letters.
 class NotedParameters : public ParameterSource {
  public:
   absl::StatusOr<device::Tensor> Acquire(int unit) override {
@@ -158,7 +158,7 @@ TEST_F(ScriptedPassTest, AsksForWhatThePassAsksFor) {
   float* const sum = *pass_.Gradient(2);
   EXPECT_EQ(*pass_.Gradient(2), sum);
   EXPECT_EQ(source_.notes(), "a0 a1 r1 a2 r2 a2 g2");
-  EXPECT_TRUE(pass_.Release(2).ok());  // before its gradient is delivered: the script has that first
+  EXPECT_TRUE(pass_.Release(2).ok());  // the source is not called yet: the script delivers the gradient first
   EXPECT_EQ(source_.notes(), "a0 a1 r1 a2 r2 a2 g2");
   EXPECT_TRUE(pass_.Deliver(2).ok());
   EXPECT_EQ(source_.notes(), "a0 a1 r1 a2 r2 a2 g2 d2 r2");
@@ -166,7 +166,7 @@ TEST_F(ScriptedPassTest, AsksForWhatThePassAsksFor) {
   EXPECT_EQ(source_.notes(), kTraining);
 }
 
-// Every rank posts the same, whatever its data lead to.
+// Every rank posts the same collectives, whatever path its data take through the model.
 TEST_F(ScriptedPassTest, PassesOverWhatThePassLeavesOut) {
   EXPECT_TRUE(pass_.Acquire(0).ok());
   EXPECT_TRUE(pass_.Acquire(2).ok());
@@ -196,7 +196,7 @@ TEST_F(ScriptedPassTest, NamesTheModuleThatComesOutOfOrder) {
 }
 
 TEST_F(ScriptedPassTest, AGradientAfterItsDeliveryIsAnError) {
-  EXPECT_TRUE(pass_.Gradient(1).ok());  // passes over the second unit's
+  EXPECT_TRUE(pass_.Gradient(1).ok());  // performs the second unit's events first
   EXPECT_THAT(MessageOf(pass_.Gradient(2).status()),
               HasSubstr("module second begins its gradient after it was deliver"));
 }
@@ -252,7 +252,7 @@ TEST(ForeignModel, LossAndWeightAreThePasses) {
   batch.weight = &weight;
   const float scale = 1;
   EXPECT_TRUE(model->Train(batch, &scale, source, *stream, &loss, [] {}).ok());
-  EXPECT_EQ(weight, 3 + 5 + 2 * 2);  // as LinearPasses has it
+  EXPECT_EQ(weight, 3 + 5 + 2 * 2);  // as LinearPasses computes it
   EXPECT_EQ(source.notes(), "a0 a1 r1 a2 r2 a2 g2 d2 r2 a1 g1 d1 r1 g0 d0 r0");
 }
 

@@ -1,4 +1,4 @@
-// A small foreign model, and passes in the place of Python's.
+// A small foreign model, and passes that stand in for Python's.
 #ifndef ZEROFLEET_WORKER_MODEL_FOREIGN_TESTING_H_
 #define ZEROFLEET_WORKER_MODEL_FOREIGN_TESTING_H_
 
@@ -15,7 +15,7 @@
 
 namespace zerofleet::model {
 
-// "a0 g1 d1 r0": acquire, gradient, deliver, release.
+// Parses events such as "a0 g1 d1 r0": a letter for acquire, gradient, deliver or release, and the unit.
 inline std::vector<UnitEvent> EventsOf(const std::string& text) {
   std::vector<UnitEvent> events;
   for (const std::string& word : std::vector<std::string>(absl::StrSplit(text, ' '))) {
@@ -59,7 +59,7 @@ inline v1::ModelConfig ForeignConfig() {
   return config;
 }
 
-// The same with the second unit frozen.
+// ForeignConfig with its second unit frozen.
 inline v1::ModelConfig FrozenForeignConfig() {
   v1::ModelConfig config = ForeignConfig();
   config.mutable_foreign()->mutable_units(1)->set_frozen(true);
@@ -67,7 +67,7 @@ inline v1::ModelConfig FrozenForeignConfig() {
   return config;
 }
 
-// The loss of a sample s is (s + 1) times half the sum of squares of how far each parameter is from its goal; its
+// The loss of a sample s is (s + 1) times half the sum of squared distances of the parameters from their goals; its
 // weight is s + 2.
 class LinearPasses : public ForeignPasses {
  public:

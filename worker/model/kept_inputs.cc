@@ -10,7 +10,7 @@
 namespace zerofleet::model {
 namespace {
 
-// Inputs on the device at a time: one in use, and where they come from the host one on its way.
+// The number of whole inputs on the device at a time: one in use and, if they come from the host, one being copied.
 int64_t WholeInputs(bool offloads, bool partitions, int64_t segments) {
   if (!offloads && !partitions) return segments;
   return std::min<int64_t>(offloads ? 2 : 1, segments);
@@ -64,7 +64,7 @@ void* KeptInputs::Place(const Pass& pass, int64_t segment) const {
 
 void KeptInputs::Keep(const Pass& pass, int64_t segment) {
   ZF_CHECK(pass.elements <= elements_ && pass.elements % shares_ == 0);
-  // The end of this segment writes where the input before its own was.
+  // This segment's output goes to the place of the input before this one's, so its copy to the host must be done.
   if (left_ != nullptr) pass.stream.Wait(*std::exchange(left_, nullptr));
   if (segment >= kept()) return;
   const int64_t bytes = PartElements(pass.elements) * device::DTypeBytes(dtype_);
@@ -78,7 +78,7 @@ void KeptInputs::Keep(const Pass& pass, int64_t segment) {
 
 absl::Status KeptInputs::Fetch(const Pass& pass, int64_t segment, std::string unit) {
   const std::shared_ptr<device::Event> here = std::exchange(here_, nullptr);
-  // The input after this one has been used, and its place is the one before this one's.
+  // The input after this one has been used; the input before this one takes its place.
   if (offloads_ && segment > 0 && segment - 1 < kept()) FetchFromHost(pass, segment - 1);
   if (segment >= kept()) return absl::OkStatus();
   const int64_t bytes = PartElements(pass.elements) * device::DTypeBytes(dtype_);

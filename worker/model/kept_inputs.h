@@ -1,12 +1,12 @@
 // The inputs that a model's segments keep from forward to backward, and where they are meanwhile (ZeRO §6.1).
 //
-// A segment's input is made and used whole. Kept whole too, each has a place of its own. Otherwise there are one or two
-// places that the segments take in turn, and what is kept beside them is a rank's part: partitioned (P_a), 1/N of the
-// input, which the tensor group gathers again for the backward; offloaded (P_a+cpu), in the host's memory. Inputs that
-// the forward has left in those places are not kept a second time: the last one's, or the last two's where offloaded.
+// A segment's input is made and used whole. If inputs are also kept whole, each has a place of its own. Otherwise the
+// segments take turns in one or two places, and this rank's part of each input is kept elsewhere: partitioned (P_a),
+// 1/N of the input, which the tensor group gathers again for the backward; offloaded (P_a+cpu), in host memory. Inputs
+// that the forward leaves in those places are not kept a second time: the last one, or the last two where offloaded.
 //
-// Copies to and from the host have a stream of their own: one leaves while its segment is computed, and one comes back
-// while the backward of the segment after it runs. A split of the activations in another way belongs elsewhere.
+// Copies to and from the host run on a stream of their own: an input is copied out while its segment is computed, and
+// back while the backward of the segment after it runs. Splitting activations in another way belongs elsewhere.
 #ifndef ZEROFLEET_WORKER_MODEL_KEPT_INPUTS_H_
 #define ZEROFLEET_WORKER_MODEL_KEPT_INPUTS_H_
 
@@ -27,15 +27,16 @@ namespace zerofleet::model {
 
 class KeptInputs {
  public:
-  static constexpr int64_t kAlignment = 64;  // of every place in memory
+  static constexpr int64_t kAlignment = 64;  // alignment of every place, in bytes
 
-  // `segments` inputs of at most `elements` each, of a model of `parts` parts, which divide every number of elements.
+  // Keeps `segments` inputs of at most `elements` elements each. `parts`, the model's number of parts, divides every
+  // number of elements.
   KeptInputs(const Checkpointing& checkpointing, int64_t segments, int64_t elements, device::DType dtype, int parts,
              device::Device& device);
 
-  // What Memory must have room for, and where in its `device` a segment's whole input is.
+  // Bytes of device memory that Pass::device must have. WholeAt is the offset in it of a segment's whole input.
   int64_t DeviceBytes() const;
-  // Its parts in that memory, in their order: of one segment, or taken in turn by all.
+  // The places in that memory, in order: each belongs to one segment, or is taken in turn by all (kAllSegments).
   struct PlaceOnDevice {
     int64_t bytes, segment;
   };
@@ -44,32 +45,34 @@ class KeptInputs {
   int64_t HostBytes() const { return offloads_ ? kept() * PartBytes() : 0; }
   int64_t WholeAt(int64_t segment) const { return segment % wholes_ * WholeBytes(); }
 
-  // One micro-batch's pass: its memory, borrowed, its number of elements, and the tensor group of a model in parts.
+  // One micro-batch's pass: its borrowed memory, its number of elements, and the tensor group of a model in parts.
   struct Pass {
     void *device, *host;
     int64_t elements;
     TensorGroup* group;
     device::Stream& stream;
   };
-  // The segment's input is in its place. Every segment of a forward with a backward, in their order.
+  // Keeps the segment's input, which is in its place. Called for every segment, in order, of a forward that a backward
+  // follows.
   void Keep(const Pass& pass, int64_t segment);
-  // Puts it there again; `unit` names it in reports. Every segment but the last, in falling order, before its backward.
+  // Puts the segment's input in its place again; `unit` names it in reports. Called for every segment but the last, in
+  // falling order, before the segment's backward.
   absl::Status Fetch(const Pass& pass, int64_t segment, std::string unit);
-  // What is enqueued on `stream` from now on runs after every copy.
+  // Makes work that is enqueued on `stream` from now on wait for every copy.
   void Join(device::Stream& stream) const;
 
-  // What all passes copied since ForgetLink.
+  // What all passes have copied since ForgetLink.
   const device::LinkTraffic& link() const { return link_; }
   void ForgetLink() { link_ = {}; }
 
  private:
   int64_t kept() const { return segments_ - wholes_; }
-  // A rank's part. The hidden size divides by the tensor degree, since heads do.
+  // The size of a rank's part. The tensor degree divides the hidden size, since it divides the heads.
   int64_t PartElements(int64_t elements) const { return elements / shares_; }
   int64_t PartBytes() const;
   int64_t WholeBytes() const;
   device::Tensor Whole(const Pass& pass, int64_t segment) const;
-  // This rank's part, in the whole input, and where it is kept.
+  // This rank's part: within the whole input (Mine), and where it is kept (Place).
   device::Tensor Mine(const Pass& pass, int64_t segment) const;
   void* Place(const Pass& pass, int64_t segment) const;
   void FetchFromHost(const Pass& pass, int64_t segment);
@@ -77,7 +80,7 @@ class KeptInputs {
   device::Device& device_;
   const device::DType dtype_;
   const bool offloads_;
-  const int64_t shares_;  // parts of an input, one of which a rank keeps
+  const int64_t shares_;  // number of parts of an input; a rank keeps one
   const int64_t segments_, wholes_, elements_;
   const std::unique_ptr<device::Stream> copies_;        // null where nothing is offloaded
   std::shared_ptr<device::Event> left_, here_, ready_;  // the last copy out, the last copy back, the pass before either

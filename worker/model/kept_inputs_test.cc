@@ -1,4 +1,4 @@
-// Inputs out and back on streams that run late or early, and what that takes.
+// Inputs copied out and back on streams that run late or early, and the memory and traffic that this takes.
 #include "worker/model/kept_inputs.h"
 
 #include <algorithm>
@@ -20,8 +20,8 @@ namespace {
 
 using ::testing::Each;
 
-// Does everything as late as it may: when the stream is synchronized, or another stream has come to a wait for it. Or
-// as early: as soon as it is asked for, and what it waits for is done first. So a missing wait shows in the result.
+// Runs work as late as it may: when the stream is synchronized, or another stream reaches a wait for it. Or as early as
+// it may: when it is enqueued, after what it waits for. So a missing wait shows in the result.
 class TestStream : public device::Stream {
  public:
   explicit TestStream(bool early) : early_(early) {}
@@ -87,7 +87,8 @@ std::vector<float> Values(int64_t segment) {
   return values;
 }
 
-// Two micro-batches of segments that make an input each and need it again; what the backward found of each segment.
+// Runs two micro-batches whose segments each make an input and need it again; returns whether the backward found each
+// input.
 std::vector<bool> FindInputs(KeptInputs& inputs) {
   TestStream late(/*early=*/false);
   std::vector<std::byte> memory(inputs.DeviceBytes()), host(inputs.HostBytes());
@@ -129,7 +130,7 @@ TEST(KeptInputs, AreThereAgainInTheOrderOfTheStreams) {
 TEST(KeptInputs, LeaveTwoOnTheDeviceAndCrossTheLinkOnceEachWay) {
   TestDevice device;
   KeptInputs inputs({.segment = 1, .offload = true}, kSegments, kElements, device::DType::kF32, 1, device);
-  EXPECT_EQ(inputs.DeviceBytes(), 2 * 256);  // 200 bytes, rounded up to 64
+  EXPECT_EQ(inputs.DeviceBytes(), 2 * 256);  // 200 bytes, rounded up to a multiple of 64
   EXPECT_EQ(inputs.HostBytes(), 4 * 256);
   FindInputs(inputs);
   EXPECT_EQ(inputs.link().to_host.copies, 2 * 4);

@@ -33,7 +33,7 @@ void Linear::Forward(const UnitPass& pass, device::Tensor x, device::Tensor y, d
   if (activated) p.ops.GeluForward(p.stream, p.m() * product_.n, y, activated);
 }
 
-// A rank adds the residual of the tokens that it has, and coordinate 0 the bias of all.
+// A rank adds the residual for the tokens that it has, and part 0 adds the bias for all tokens.
 absl::Status Linear::ForwardIntoStream(const UnitPass& pass, device::Tensor x, device::Tensor residual,
                                        device::Tensor sum) const {
   const Pass& p = pass.pass;

@@ -1,7 +1,8 @@
-// A product with a weight of a block, whole or a part of it (Shoeybi et al. 2019): by rows of the weight, which puts
-// out a part of what is wide, or by columns, which takes a part and puts out a summand of the residual stream.
+// A product with a block's weight, or with one part's share of it (Shoeybi et al. 2019): cut by rows of the weight, it
+// puts out a part of the wide columns; cut by columns, it takes such a part and puts out a summand of the residual
+// stream.
 //
-// What changes every product of a model belongs here and nowhere else.
+// Anything that changes every product of a model belongs here and nowhere else.
 #ifndef ZEROFLEET_WORKER_MODEL_LINEAR_H_
 #define ZEROFLEET_WORKER_MODEL_LINEAR_H_
 
@@ -16,21 +17,21 @@ namespace zerofleet::model {
 
 class Linear {
  public:
-  // With (n, k) of a part, and where its weight and its bias are in the unit.
+  // `product` has (n, k) of one part; `weight` and `bias` are offsets in the unit.
   Linear(const DeclaredProduct& product, int64_t weight, int64_t bias, LowRank adapters)
       : product_(product), weight_(weight), bias_(bias), adapters_(std::move(adapters)) {}
 
   int64_t n() const { return product_.n; }
 
-  // y(M,N) = x(M,K) w^T + bias. With `activated`, that is GELU of y, by the same op.
+  // y(M,N) = x(M,K) w^T + bias. With `activated`, also activated = GELU(y), by the same op.
   void Forward(const UnitPass& pass, device::Tensor x, device::Tensor y, device::Tensor activated) const;
-  // sum = residual + the sum over the parts of x w^T + bias, of the residual stream's tokens.
+  // sum = residual + the sum over the parts of (x w^T + bias), for the residual stream's tokens on this rank.
   absl::Status ForwardIntoStream(const UnitPass& pass, device::Tensor x, device::Tensor residual,
                                  device::Tensor sum) const;
 
-  // To the gradient of weight and bias, unless they are frozen: dy^T x, and the sums of dy.
+  // Adds dy^T x to the weight's gradient and the sums of dy to the bias's, unless they are frozen.
   absl::Status BackwardWeight(const UnitPass& pass, device::Tensor dy, device::Tensor x) const;
-  // The gradient of x, where it is taken; returns that place.
+  // Puts the gradient of x where `takes` says, and returns that place.
   device::Tensor BackwardInput(const UnitPass& pass, device::Tensor dy, const Layer::GradientPlace& takes) const;
 
  private:

@@ -1,5 +1,5 @@
-// Gradients of adapters, beside weights that are trained and beside frozen ones; what adapters add is what their
-// product adds to the weight.
+// Gradients of adapters, beside trained and beside frozen weights; and adapters give the same function as weights to
+// which their product was added.
 #include "worker/model/low_rank.h"
 
 #include <cmath>
@@ -99,7 +99,7 @@ TEST_P(AdapterGradients, AreThoseOfTheLoss) {
   }
 }
 
-// W + alpha / rank * B A in W's place, and no adapter, is the same function.
+// W + alpha / rank * B A in place of W, without an adapter, is the same function.
 TEST_P(AdapterGradients, AreOfAFunctionThatCanBeMerged) {
   const v1::ModelConfig config = Adapted(GetParam());
   v1::ModelConfig without = config;
@@ -135,7 +135,7 @@ TEST_P(AdapterGradients, AreOfAFunctionThatCanBeMerged) {
 
 INSTANTIATE_TEST_SUITE_P(Families, AdapterGradients, testing::Bool());
 
-// What is frozen first is passed by: the backward of the second block is the last one.
+// The backward does not reach frozen units at the model's beginning: the second block's is the last to run.
 TEST(FrozenModel, TheBackwardEndsWhereNothingIsTrained) {
   v1::ModelConfig config = TestModelConfig(3, 16, 4, 7, 17);
   for (const char* pattern : {"wte.*", "wpe.*", "h.0.*"}) config.add_freeze(pattern);

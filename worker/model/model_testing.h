@@ -1,4 +1,4 @@
-// Small configurations for tests, and parameters in memory with finite differences of a loss.
+// Small configurations for tests, parameters in memory, and a check of gradients by finite differences.
 #ifndef ZEROFLEET_WORKER_MODEL_MODEL_TESTING_H_
 #define ZEROFLEET_WORKER_MODEL_MODEL_TESTING_H_
 
@@ -29,10 +29,10 @@ inline v1::ModelConfig TestModelConfig(int64_t layers, int64_t hidden, int64_t h
   return config;
 }
 
-// Whole parameters and gradients of fp32 in memory; records what the model asks for.
+// Whole fp32 parameters and gradients in memory; records which units the model uses and delivers.
 class MemoryParameters : public ParameterSource {
  public:
-  // `units` begin there.
+  // `units` are the offsets at which units begin.
   MemoryParameters(std::vector<int64_t> units, int64_t parameters)
       : units_(std::move(units)), values_(parameters), gradients_(parameters), open_(units_.size()) {
     std::mt19937 random(7);
@@ -63,7 +63,7 @@ class MemoryParameters : public ParameterSource {
   std::vector<int> open_;
 };
 
-// Along a random direction of the `count` parameters from `first`, the loss changes as `gradients` say.
+// Expects the loss to change along a random direction in the `count` parameters from `first` as `gradients` say.
 inline void ExpectGradientOf(const std::string& name, int64_t first, int64_t count, MemoryParameters& parameters,
                              const std::function<double()>& loss) {
   constexpr float kStep = 2e-3f;

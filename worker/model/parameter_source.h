@@ -1,7 +1,7 @@
-// What a model needs of whoever holds its parameters: borrow a unit, give it back, deliver its gradient.
+// What a model needs from the holder of its parameters: borrow a unit, give it back, deliver its gradient.
 //
-// The model never looks up at ZeRO; worker/zero implements this. Which units are used, and in what order, is fixed by
-// the model (Model::uses), so that an implementation can fetch the next unit ahead of its use.
+// The model knows nothing of ZeRO; worker/zero implements this. The model fixes which units are used, and in what order
+// (Model::uses), so that an implementation can fetch the next unit ahead of its use.
 #ifndef ZEROFLEET_WORKER_MODEL_PARAMETER_SOURCE_H_
 #define ZEROFLEET_WORKER_MODEL_PARAMETER_SOURCE_H_
 
@@ -17,23 +17,23 @@ class ParameterSource {
  public:
   virtual ~ParameterSource() = default;
 
-  // The whole unit in the compute type, its tensors in table order; valid until Release. Uses come in the model's
-  // order.
+  // Returns the whole unit in the compute type, its tensors in table order; valid until Release. Calls come in the
+  // model's order.
   virtual absl::StatusOr<device::Tensor> Acquire(int unit) = 0;
   virtual void Release(int unit) = 0;
 
-  // Whether the unit's gradient is wanted: a frozen one's is neither asked for nor delivered.
+  // Whether the unit's gradient is wanted; the gradient of a frozen unit is neither requested nor delivered.
   virtual bool Trains(int /*unit*/) const { return true; }
-  // Where the unit's gradient is summed, fp32, whole unit; the first call of a micro-batch makes it fit to add to.
+  // Where the gradient of the whole unit is summed, in fp32; the first call of a micro-batch prepares it for adding.
   virtual absl::StatusOr<float*> Gradient(int unit) = 0;
-  // The unit's gradient of this micro-batch is complete.
+  // Says that the unit's gradient of this micro-batch is complete.
   virtual absl::Status DeliverGradient(int unit) = 0;
 
-  // Whether gradients are taken in bands instead, so that none is whole in fp32 (ZeRO §6.2): a training pass then calls
-  // DeliverBand, and neither of the two above.
+  // Whether gradients are taken in bands, so that no unit's is whole in fp32 (ZeRO §6.2): a training pass then calls
+  // DeliverBand, and neither Gradient nor DeliverGradient.
   virtual bool TakesBands() const { return false; }
-  // Elements `begin` to `begin + count` of the unit's gradient of this micro-batch, fp32: each once, every one before
-  // the pass is over. What is enqueued afterwards may overwrite `values`.
+  // Delivers elements [begin, begin + count) of the unit's fp32 gradient of this micro-batch. Each element is delivered
+  // once, before the pass is over. Work that is enqueued afterwards may overwrite `values`.
   virtual absl::Status DeliverBand(int /*unit*/, int64_t /*begin*/, int64_t /*count*/, const float* /*values*/) {
     return absl::UnimplementedError("gradients are not taken in bands");
   }

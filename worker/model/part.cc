@@ -9,8 +9,8 @@
 namespace zerofleet::model {
 namespace {
 
-// A part has, of each piece of the whole that is `stride` long, `length` elements from `first` on, as far as the piece
-// has them. Rows: a piece is a section; columns: a row.
+// The whole consists of pieces of `stride` elements; of each a part has the `length` elements from `first` on, as far
+// as the piece reaches. If rows are cut, a piece is a section; if columns, a row.
 struct Stripes {
   int64_t stride, length, first;
 };

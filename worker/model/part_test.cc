@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 
 constexpr Cut kRowCut = {Cut::Along::kRows}, kSectionCut = {Cut::Along::kRows, 3}, kColumnCut = {Cut::Along::kColumns};
 
-// The elements of the whole that a part has, in its own order; -1 is padding.
+// The whole tensor's elements that a part has, in the part's order; -1 is padding.
 std::vector<int64_t> Held(const std::vector<int64_t>& whole, const Cut& cut, const ModelPart& part) {
   const int64_t elements = ElementsOf(ShapeOfPart(whole, cut, part));
   std::vector<int64_t> held(elements, -1);
@@ -112,7 +112,7 @@ TEST(ModelSpec, RefusesPartsThatDoNotDivideAndSaysWhatFits) {
   const absl::Status status = ModelSpec::Create(TestModelConfig(2, 24, 6, 9, 53), {0, 4}).status();
   EXPECT_THAT(std::string(status.message()), HasSubstr("parallel.tensor: cannot be 4 with model.heads 6"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("1, 2, 3, 6 fit"));
-  // Three of four parts would have the whole vocabulary.
+  // Of 6 rows in four parts of 2, the fourth part would have padding alone.
   EXPECT_FALSE(ModelSpec::Create(TestModelConfig(2, 24, 4, 9, 6), {0, 4}).ok());
 }
 

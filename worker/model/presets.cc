@@ -1,6 +1,6 @@
-// The table of named sizes: GPT-2's four (Radford et al. 2019, table 2), small ones for one machine, and those that
-// ZeRO trains or plans for (Rajbhandari et al. 2020, §9 and §10), with heads of 128 or as published; and the smallest
-// of ZeRO-Offload's (Ren et al. 2021, table 2); and of the Llama family what their publishers' config.json say.
+// The table of named sizes: GPT-2's four (Radford et al. 2019, table 2); small ones for one machine; those that ZeRO
+// trains or plans for (Rajbhandari et al. 2020, §9 and §10), with heads of 128 or as published; the smallest of
+// ZeRO-Offload's (Ren et al. 2021, table 2); and the Llama family's, from their publishers' config.json.
 #include "worker/model/presets.h"
 
 namespace zerofleet::model {

@@ -14,21 +14,21 @@ struct ModelPreset {
   const char* name;
   const char* family;
   int64_t layers, hidden, heads, context;
-  int64_t vocab;  // 0: what the tokenizer says
-  // The Llama family's; for others 0 and false.
+  int64_t vocab;  // 0: the tokenizer's
+  // Used by the Llama family; 0 and false for others.
   int64_t kv_heads = 0, intermediate = 0, head_size = 0;
   double rope_theta = 0, norm_epsilon = 0;
   bool tied = false, qkv_bias = false;
   double rope_factor = 0;  // Llama 3's scaling from 8192 positions; 0: none
   bool qk_norm = false;
 
-  // As a configuration has it, but for what a tokenizer says.
+  // The preset as a configuration, without what comes from the tokenizer.
   v1::ModelConfig Config() const;
 };
 
 std::span<const ModelPreset> ModelPresets();
 
-// Null if there is none of that name.
+// Null if there is no preset of that name.
 const ModelPreset* FindPreset(std::string_view name);
 
 }  // namespace zerofleet::model

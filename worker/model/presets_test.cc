@@ -20,7 +20,7 @@ TEST(Presets, HeadsDivideHiddenEverywhere) {
   for (const ModelPreset& preset : ModelPresets()) EXPECT_EQ(preset.hidden % preset.heads, 0) << preset.name;
 }
 
-// As their publishers count them.
+// Numbers of parameters as the publishers state them.
 TEST(Presets, OfTheLlamaFamilyHaveThePublishedParameters) {
   const std::pair<const char*, int64_t> published[] = {
       {"llama2-7b", 6'738'415'616},   {"llama2-13b", 13'015'864'320}, {"llama2-70b", 68'976'648'192},

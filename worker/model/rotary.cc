@@ -7,8 +7,8 @@
 namespace zerofleet::model {
 namespace {
 
-// Waves longer than the original context / low_freq_factor are stretched by the factor, those shorter than it /
-// high_freq_factor not at all, and those between in part.
+// Waves longer than the original context / low_freq_factor are stretched by the factor, waves shorter than the original
+// context / high_freq_factor are not, and waves in between are stretched in part.
 float ScaledForLlama3(float frequency, const v1::RopeScalingConfig& scaling) {
   const auto original = static_cast<double>(scaling.original_max_position_embeddings());
   const double low = scaling.low_freq_factor(), high = scaling.high_freq_factor();

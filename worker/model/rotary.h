@@ -9,7 +9,7 @@
 
 namespace zerofleet::model {
 
-// head_size / 2 of them, the fastest first; fp32, as transformers computes them.
+// Returns head_size / 2 frequencies, the fastest first; in fp32, as transformers computes them.
 std::vector<float> RotaryFrequencies(int64_t head_size, double theta, const v1::RopeScalingConfig& scaling);
 
 }  // namespace zerofleet::model

@@ -1,8 +1,8 @@
-// A transformer as rows: what a family is made of, in the order of its forward pass. A family's file has these and no
-// code (families/gpt2.cc); layers/ has what each kind of row declares and does.
+// A transformer as rows, in the order of the forward pass. A family's file has rows and no code (families/gpt2.cc);
+// layers/ has what each kind of row declares and does.
 //
-// A block is branches off the residual stream, each from a Norm to the Project that adds to the stream: what a row puts
-// out, the next one takes. Names are Hugging Face's, without ".weight" and ".bias".
+// A block is branches off the residual stream, each from a Norm to the Project that adds to the stream; each row takes
+// the output of the one before it. Names are Hugging Face's, without ".weight" and ".bias".
 #ifndef ZEROFLEET_WORKER_MODEL_ROWS_H_
 #define ZEROFLEET_WORKER_MODEL_ROWS_H_
 
@@ -15,7 +15,7 @@
 namespace zerofleet::model {
 
 enum class NormKind : uint8_t { kLayer, kRms };
-enum class Bias : uint8_t { kNone, kBias, kConfigured };  // the last: model.qkv_bias
+enum class Bias : uint8_t { kNone, kBias, kConfigured };  // kConfigured: as model.qkv_bias says
 enum class ActivationKind : uint8_t { kGelu };
 
 // Normalises the residual stream, and begins a branch.
@@ -24,8 +24,8 @@ struct Norm {
   const char* name;
 };
 
-// Products over one input whose outputs stand side by side. Their weights are neighbours in the table, so that they are
-// one matrix to the device; their biases follow. Shared by a tensor group, each is cut by its rows.
+// Products over one input whose outputs stand side by side. Their weights are neighbours in the table, so that the
+// device sees one matrix; their biases follow. In a tensor group each weight is cut by its rows.
 struct Spread {
   struct Product {
     const char* name = nullptr;  // null behind the last one
@@ -36,7 +36,7 @@ struct Spread {
   Bias bias;
 };
 
-// Turns queries and keys by their positions; with model.qk_norm, each head of them through an RMS norm first.
+// Rotates queries and keys by their positions; with model.qk_norm, each head goes through an RMS norm first.
 struct Rotate {
   const char *queries_norm, *keys_norm;
 };
@@ -48,13 +48,13 @@ struct Activate {
   ActivationKind kind;
 };
 
-// The first half of what it takes, activated (SiLU), times the second.
+// The first half of its input, activated (SiLU), times the second half.
 struct Gate {};
 
-// A product into the residual stream, which ends a branch. Shared by a tensor group, it is cut by its columns.
+// A product into the residual stream, which ends a branch. In a tensor group its weight is cut by its columns.
 struct Project {
   const char* name;
-  Width width;  // of what it takes
+  Width width;  // of its input
   Bias bias;
 };
 
@@ -66,8 +66,8 @@ struct Embedding {
   const char* positions;
 };
 
-// Ends it: a norm behind the last block, and the matrix that makes the logits, whose name begins with no prefix. Null,
-// or with model.tied: the token embedding, to which the head is tied.
+// Ends the residual stream: a norm behind the last block, and `output`, the matrix that makes the logits, whose name
+// has no prefix. If it is null, or with model.tied, the head is tied to the token embedding, which makes them.
 struct Head {
   Norm norm;
   const char* output;
@@ -79,7 +79,7 @@ struct FamilyRows {
   Embedding embedding;
   std::span<const BlockRow> block;
   Head head;
-  float norm_epsilon;  // unless the configuration has one
+  float norm_epsilon;  // used unless the configuration sets one
 
   float Epsilon(const Sizes& sizes) const { return sizes.norm_epsilon > 0 ? sizes.norm_epsilon : norm_epsilon; }
 };

@@ -1,4 +1,4 @@
-// Memory that is free between the ops of one unit: two matrices that gradients go through, and the ops' own.
+// Memory that is free between the ops of one unit: two matrices that gradients pass through, and the ops' own scratch.
 #ifndef ZEROFLEET_WORKER_MODEL_SCRATCH_H_
 #define ZEROFLEET_WORKER_MODEL_SCRATCH_H_
 
@@ -11,35 +11,35 @@
 
 namespace zerofleet::model {
 
-// How many tokens an adapter's products are made of at a time.
+// The number of tokens per piece of an adapter's products.
 inline constexpr int64_t kAdapterTokens = 1024;
 
-// What a product's adapter has among what their B give back, so that each begins at a cache line.
+// Elements of one adapter in Scratch::adapter_gradients, rounded up so that each begins at a cache line.
 inline int64_t AdapterGradientElements(int64_t tokens, int64_t rank) { return RoundUp(tokens * rank, 64); }
 
 struct Scratch {
-  device::Tensor wide;    // the gradient of what a branch's first product puts out
+  device::Tensor wide;    // gradient of the output of a branch's first product; the norm's output in the head
   device::Tensor narrow;  // as wide as the residual stream
   float *head_mean, *head_rstd;
   void* attention;
-  // For adapters (low_rank.h): what A makes of some tokens, what has as many columns as a product, what B gives back of
-  // all tokens, and gradients that a tensor group sums.
+  // For adapters (low_rank.h): the output of A for one piece of tokens; a matrix with as many columns as a product, for
+  // one piece; the gradients of A's outputs, for all tokens; and gradients that a tensor group sums.
   device::Tensor adapter_reduced, adapter_wide, adapter_gradients;
   float* adapter_sums = nullptr;
-  float* norm_gradients;  // of a unit's norms, where a tensor group sums them
-  void* cross_entropy;    // of a whole model, or what follows, of a part
+  float* norm_gradients;  // gradients of a unit's norms, where a tensor group sums them
+  void* cross_entropy;    // for a whole model; `softmax` and `logits` for a part
   device::SoftmaxPart* softmax;
   void* logits;
-  // For a backward in bands: the gradient of a product's bias, and what the head keeps until the end.
+  // For a backward in bands: the gradient of a product's bias, and what the head keeps until the end of the pass.
   float* bias_gradient;
   device::Tensor head_input;
   device::LogitsGradient* logits_gradient;
 };
 
-// What it has room for, at most.
+// The largest sizes that scratch has room for.
 struct ScratchSizes {
   device::DType dtype;
-  int64_t tokens, stream_tokens;  // of a micro-batch, and of its residual stream on this rank
+  int64_t tokens, stream_tokens;  // tokens of a micro-batch, and of its residual stream on this rank
   int64_t hidden, wide;           // columns
   int64_t attention_bytes;
   int64_t norm_sums, bias;  // fp32 elements
@@ -49,7 +49,7 @@ struct ScratchSizes {
   bool in_bands;
 
   Scratch Carve(Carver& carver, device::Ops& ops) const;
-  // What the head's loss takes of it.
+  // Carves what the head's loss needs.
   void CarveLoss(Carver& carver, device::Ops& ops, Scratch& scratch) const;
 };
 

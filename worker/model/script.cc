@@ -16,7 +16,7 @@ constexpr const char* kWords[] = {"is acquired", "is released", "begins its grad
 
 const char* WordOf(What what) { return kWords[static_cast<size_t>(what)]; }
 
-// One pass of the script, checked event by event.
+// Reads one pass of the script, and checks each event.
 absl::StatusOr<std::vector<UnitEvent>> EventsOf(const char* pass,
                                                 const google::protobuf::RepeatedPtrField<v1::ForeignEvent>& given,
                                                 int units, bool delivers) {

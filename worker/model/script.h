@@ -1,9 +1,9 @@
-// The order in which a pass of a foreign model asks for units and delivers their gradients, known beforehand.
+// The order in which a pass of a foreign model requests units and delivers their gradients, known beforehand.
 //
-// What computes the pass is not ours (foreign.h): it may leave units out, or end early. A ScriptedPass stands between
-// it and the ParameterSource and makes every pass ask for exactly what the script says, in its order, so that no input
-// can make ranks wait for different things: a unit that a pass passes over is gathered all the same, and a gradient
-// that does not come is delivered as zeros. What cannot be made to fit is an error that names the unit.
+// The pass is computed by foreign code (foreign.h), which may leave units out, or end early. A ScriptedPass stands
+// between it and the ParameterSource and makes every pass request exactly what the script says, in its order, so that
+// no input can make ranks wait for different things: a unit that the pass leaves out is gathered all the same, and a
+// gradient that does not come is delivered as zeros. What cannot be made to fit is an error that names the unit.
 #ifndef ZEROFLEET_WORKER_MODEL_SCRIPT_H_
 #define ZEROFLEET_WORKER_MODEL_SCRIPT_H_
 
@@ -32,12 +32,12 @@ struct PassScript {
   std::vector<UnitEvent> training, evaluation;
 };
 
-// InvalidArgument, naming the event, unless every use ends once it has begun, and a gradient begins and is delivered at
-// most once in training, and not in evaluation.
+// Reads the script. InvalidArgument, naming the event, unless every use that begins also ends, and each gradient begins
+// and is delivered at most once in training and never in evaluation.
 absl::StatusOr<PassScript> ScriptOf(const v1::ForeignModel& foreign);
 
-// InvalidArgument unless the script delivers the gradient of every unit that is trained, and of no other: what a run
-// needs, and weights that a run begins with, of which nothing is frozen yet, do not have.
+// InvalidArgument unless the script delivers the gradient of every trained unit and of no other. A run needs that; the
+// weights that a run begins with, in which nothing is frozen yet, need not fulfil it.
 absl::Status CheckDeliveries(const v1::ForeignModel& foreign, const PassScript& script);
 
 // The units that a pass acquires, in order.
@@ -45,32 +45,33 @@ std::vector<int> UsesOf(const std::vector<UnitEvent>& events);
 
 class ScriptedPass {
  public:
-  // `names` of the units, for messages. Borrows all.
+  // `names` are the units' names, for messages. Borrows all arguments.
   ScriptedPass(std::span<const UnitEvent> script, std::span<const std::string> names, ParameterSource& parameters);
 
-  // As the ParameterSource's methods, in the order in which the pass happens to need them. A unit may be acquired again
-  // while it is held. InvalidArgument where the script has no such event from here on.
+  // Like the ParameterSource's methods, called in the order in which the pass happens to need them. A unit may be
+  // acquired again while it is held. InvalidArgument if the rest of the script has no such event.
   absl::StatusOr<device::Tensor> Acquire(int unit);
   absl::Status Release(int unit);
   absl::StatusOr<float*> Gradient(int unit);
   absl::Status Deliver(int unit);
-  // The pass is over: what is left of the script.
+  // Called when the pass is over: performs the rest of the script.
   absl::Status Finish();
 
  private:
   struct UnitState {
     device::Tensor memory = {};
     float* gradient = nullptr;  // from kGradient to kDeliver
-    bool open = false;          // acquired, as the source sees it
-    bool held = false;          // as the pass sees it
-    bool complete = false;      // its gradient, as the pass sees it
+    bool open = false;          // acquired from the source
+    bool held = false;          // acquired by the pass
+    bool complete = false;      // the pass has delivered its gradient
     bool delivered = false;
   };
 
-  // Performs what the script has up to the next `wanted`, and that.
+  // Performs the script's events up to and including the next `wanted`.
   absl::Status AdvanceTo(const UnitEvent& wanted);
   absl::Status Perform(const UnitEvent& event);
-  // Performs what needs no more of the pass: releases of units that it holds no longer, complete gradients.
+  // Performs the next events that need nothing more from the pass: releases of units that it no longer holds,
+  // deliveries of complete gradients.
   absl::Status Settle();
   absl::Status OutOfOrder(const UnitEvent& event, const char* why) const;
 

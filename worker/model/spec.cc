@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kInitDeviation = 0.02;
 
-// Whether `name` is `pattern`, in which * stands for any characters, or none.
+// Whether `name` matches `pattern`, in which * stands for any number of characters.
 bool Fits(std::string_view name, std::string_view pattern) {
   size_t star = std::string_view::npos, tried = 0, n = 0, p = 0;
   while (n < name.size()) {

@@ -68,7 +68,8 @@ TEST(ModelSpec, FlopsPerTokenLeaveOutThePositionTable) {
   EXPECT_DOUBLE_EQ(spec.FlopsPerToken(), 6.0 * static_cast<double>(spec.parameters() - 16 * 8) + 12.0 * 2 * 8 * 16);
 }
 
-// Norms 2 of the width, sums into the stream 3, GELU 2 of the intermediate width; and twice that in the backward.
+// Per forward: norms 2 times the width, sums into the stream 3 times, GELU 2 times the intermediate width; and twice
+// that per backward.
 TEST(ModelSpec, ElementWiseTrafficIsThatOfAllBlocks) {
   const ModelSpec spec = *ModelSpec::Create(TestModelConfig(3, 8, 2, 16, 32));
   EXPECT_EQ(spec.PointwiseElementsPerToken(), 3 * 3 * (2 * 2 * 8 + 2 * 3 * 8 + 2 * 32));
@@ -78,7 +79,7 @@ TEST(ModelSpec, KnowsKindsOfUnitsAndWhereTheirGradientsBegin) {
   using enum UnitKind;
   const ModelSpec spec = *ModelSpec::Create(TestModelConfig(2, 8, 2, 8, 16));
   EXPECT_THAT(spec.unit_kinds(), testing::ElementsAre(kEmbedding, kBlock, kBlock, kHead));
-  EXPECT_EQ(spec.FirstGradientOf(0), 3);  // of the tied head
+  EXPECT_EQ(spec.FirstGradientOf(0), 3);  // the tied head's unit
   for (int unit = 1; unit < 4; ++unit) EXPECT_EQ(spec.FirstGradientOf(unit), unit);
 }
 

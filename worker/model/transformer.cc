@@ -21,7 +21,8 @@ Transformer::Transformer(const FamilyRows& rows, const v1::ModelConfig& config, 
       most_time_(run.time),
       checkpointing_(run.checkpointing),
       terms_(run.terms),
-      // Inputs that are on their way from the host arrive with the backward before them.
+      // With offload every backward runs: each starts the copy of an earlier input from the host, and the next waits
+      // for it.
       first_layer_(run.checkpointing.offload ? 0 : std::max(0, first_trained - 1)),
       residual_(sizes_.hidden, run.dtype, run.sharing),
       embedding_declared_(sizes_, run.sharing),
@@ -196,7 +197,7 @@ absl::Status Transformer::BlockBackward(Run& run, int64_t layer) {
   return dw ? dw->End() : absl::OkStatus();
 }
 
-// Where the head is tied to it, the gradient of the logits is in its sums already.
+// If the head is tied to the embedding, the embedding's sums already contain the head's gradient.
 absl::Status Transformer::EmbeddingBackward(Run& run, const HeadLayer::Loss& loss) {
   if (loss.in_bands) return EmbeddingInBands(run, loss);
   const std::string name = kEmbeddingUnit;
@@ -209,7 +210,7 @@ absl::Status Transformer::EmbeddingBackward(Run& run, const HeadLayer::Loss& los
   return dw->End();
 }
 
-// In each row the same order as in one piece: the tokens' logits, then the tokens of the lookup.
+// Each row is summed in the same order as in one piece: first the head's gradient, then the lookup's.
 absl::Status Transformer::EmbeddingInBands(Run& run, const HeadLayer::Loss& loss) {
   const std::string name = kEmbeddingUnit;
   ZF_ASSIGN_OR_RETURN(const std::optional<UnitGradient> dw,

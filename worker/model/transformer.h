@@ -1,15 +1,15 @@
-// A transformer over the rows of a family (rows.h): an embedding, equal blocks, a head, tied to the embedding or not.
-// It knows units and their order, and no family.
+// A transformer over the rows of a family (rows.h): an embedding, equal blocks, and a head, which may be tied to the
+// embedding. It knows units and their order, and no family.
 //
-// Shared by N ranks of a tensor group, each has 1/N of what is between a norm and the next sum into the residual
-// stream, and 1/N of the vocabulary (part.h, residual_stream.h). The forward sums over the group what each projection
-// into the stream gives, and the embedding; the backward sums the gradients that leave a branch, and the logits: of a
-// block with two branches two sums of M*C elements forward and two backward.
+// In a tensor group each of N ranks has 1/N of what lies between a norm and the next sum into the residual stream, and
+// 1/N of the vocabulary (part.h, residual_stream.h). The forward sums over the group the output of each projection into
+// the stream, and the embedding; the backward sums the gradients that leave a branch, and that of the logits' input. A
+// block with two branches has two sums of M*C elements forward and two backward.
 //
-// What a block keeps for its backward says checkpointing (activations.h); a segment's inputs may wait elsewhere
-// (kept_inputs.h). Gradients of parameters are added to a unit's sums, or made in bands of rows (unit_gradient.h). The
-// token embedding's is then made last, for a slice of the vocabulary at a time: what the head gives, for which the
-// logits are computed again, and what the lookup does.
+// The checkpointing policy decides what a block keeps for its backward (activations.h); a segment's inputs may be kept
+// elsewhere (kept_inputs.h). Gradients of parameters are added to a unit's sums, or made in bands of rows
+// (unit_gradient.h). With bands, the token embedding's gradient is made last, a slice of the vocabulary at a time: the
+// head's share, for which the logits are computed again, then the lookup's.
 #ifndef ZEROFLEET_WORKER_MODEL_TRANSFORMER_H_
 #define ZEROFLEET_WORKER_MODEL_TRANSFORMER_H_
 
@@ -73,27 +73,29 @@ class Transformer : public Model {
   int block_unit(int64_t layer) const { return static_cast<int>(layer) + 1; }
   int head_unit() const { return static_cast<int>(segments_.layers()) + 1; }
   int units() const { return head_unit() + 1; }
-  // Those of blocks' adapters come behind the units of a pass.
+  // Units of blocks' adapters come behind the units of a pass.
   int adapter_unit(int64_t layer) const { return units() + static_cast<int>(layer); }
   bool has_adapters() const { return !block_.declared().adapter_tensors().empty(); }
 
   ScratchSizes SizesOfScratch() const;
   KeptInputs::Pass KeptPass(const Run& run) const;
-  // A block's tensors, and its adapters'.
+  // Acquires a block's tensors, and its adapters'.
   absl::StatusOr<UnitPass> AcquireBlock(Run& run, int64_t layer, const std::string& name);
   void ReleaseBlock(Run& run, int64_t layer);
 
-  // `keep`: what a backward needs, too.
+  // With `keep`, also keeps what a backward needs.
   absl::Status ForwardBlocks(Run& run, bool keep);
   absl::Status ForwardBlock(Run& run, int64_t layer);
-  // To the loss and, if it has one, through the head's backward. The embedding is not released if its gradient is made
-  // in bands.
+  // Runs the head to the loss and, if `loss.backward`, through its backward. With a tied head, the embedding is not
+  // released if its gradient is made in bands.
   absl::Status RunHead(Run& run, HeadLayer::Loss& loss);
   absl::Status HeadBackward(Run& run, UnitPass at, const HeadLayer::Loss& loss);
-  // The matrix that makes the logits: of `head`, the head's own tensors, or of the embedding, which is acquired.
+  // Returns the matrix that makes the logits: from `head`, the head's own tensors, or from the embedding, which it
+  // acquires.
   absl::StatusOr<device::Tensor> AcquireOutput(Run& run, device::Tensor head);
   bool tied() const { return head_.output_at() < 0; }
-  // Fetches the segment's input and computes its blocks again up to the last, whose backward does its own part.
+  // Fetches the input of the segment that ends with block `last` and computes its blocks before `last` again; the
+  // backward of `last` recomputes `last` itself.
   absl::Status RecomputeSegment(Run& run, int64_t last);
   absl::StatusOr<std::optional<UnitGradient>> BeginAdapters(Run& run, int64_t layer) const;
   absl::Status BlockBackward(Run& run, int64_t layer);
@@ -106,7 +108,7 @@ class Transformer : public Model {
   const int64_t most_sequences_, most_time_;
   const Checkpointing checkpointing_;
   const device::LossTerms terms_;
-  const int64_t first_layer_;  // whose backward runs
+  const int64_t first_layer_;  // the first block whose backward runs
   ResidualStream residual_;
   Declaration embedding_declared_, head_declared_;
   const EmbeddingLayer embedding_;

@@ -32,7 +32,7 @@ int64_t Transformer::ScratchBytes() const {
   return carver.used();
 }
 
-// The logits are the last, and in use in the head alone unless bands of the embedding's gradient make them again.
+// The logits come last; they are in use in the head alone, unless bands of the embedding's gradient need them again.
 std::vector<memory::Piece> Transformer::ScratchPieces() const {
   if (checkpointing_.band_bytes > 0) return {{ScratchBytes()}};
   Carver logits(nullptr);
@@ -45,11 +45,11 @@ std::vector<memory::Piece> Transformer::ScratchPieces() const {
 int64_t Transformer::BandBytes() const {
   if (checkpointing_.band_bytes == 0) return 0;
   const auto band = [&](int64_t rows, int64_t columns) { return ops_.bands().BandRows(rows, dtype_) * columns; };
-  // Which part this is, memory must not depend on; only the last has fewer tokens.
+  // Memory must not depend on which part this is, and parts other than the last have equally many tokens.
   const auto of_vocabulary = [&](int index) {
     return band(RowsOfPart(sizes_.vocab, {.index = index, .count = residual_.part().count}).real, sizes_.hidden);
   };
-  // The least that holds a norm, a row of positions, and a band of each matrix.
+  // The least number of elements that holds a norm, a row of positions, and a band of each matrix.
   const Declaration& block = block_.declared();
   int64_t elements = std::max({block.largest_norm(), head_declared_.largest_norm(), sizes_.hidden, of_vocabulary(0),
                                of_vocabulary(residual_.part().count - 1)});
@@ -61,12 +61,12 @@ int64_t Transformer::CacheBytes(int64_t capacity) const {
   return sizes_.layers * block_.CachedElements(capacity) * device::DTypeBytes(dtype_);
 }
 
-// Products alone, as model FLOPs are counted: norms and activations, all that selective computes again, are left out. A
-// segment's last block is computed again but for its last product, whose result nobody needs. So are the logits where
-// gradients leave in bands.
+// Counts products alone, as model FLOPs do; norms and activations, all that `selective` recomputes, are left out. A
+// segment's last block is recomputed except for its last product, whose result is not needed. Logits are recomputed
+// where gradients leave in bands.
 double Transformer::RecomputedFlopsPerToken() const {
   const double block = block_.declared().ForwardFlops(), output = block_.declared().LastProductFlops();
-  const int64_t segments = (sizes_.layers - 1) / segments_.length();  // but the last
+  const int64_t segments = (sizes_.layers - 1) / segments_.length();  // all but the last segment
   const double logits =
       checkpointing_.band_bytes > 0 ? 2 * static_cast<double>(sizes_.hidden) * static_cast<double>(sizes_.vocab) : 0;
   return static_cast<double>(segments) * (static_cast<double>(segments_.length()) * block - output) + logits;

@@ -1,5 +1,5 @@
-// A transformer's passes, over GPT-2's rows, against finite differences of its own loss, and what it asks for against
-// the dry run.
+// A transformer's passes over GPT-2's rows, against finite differences of its own loss; and the units it requests,
+// against the dry run.
 //
 // The comparison with PyTorch is in tests/, since it reads reference files.
 #include "worker/model/transformer.h"
@@ -85,7 +85,7 @@ TEST_F(TransformerTest, LogitsAreThoseOfTheLastPosition) {
   EXPECT_NEAR(all - but_last, std::log(denominator) - logits[tokens_[14]], 1e-4);
 }
 
-// A prompt at once, then token by token, of either kind of positions.
+// Runs a prompt at once, and then token by token, with either kind of positions.
 void ExpectCacheGivesTheSameLogits(v1::ModelConfig config) {
   constexpr int64_t kContext = 9;
   const ModelSpec spec = *ModelSpec::Create(config);

@@ -1,7 +1,7 @@
 // Where a unit's gradient goes: to its sums, or away in bands of rows, one after another.
 //
-// A band has the bits that its rows have in the whole gradient (worker/device/band_ops.h), so both ways are one to
-// training. Of a unit the backward makes the last tensors first; a band of each leaves before the next one is made.
+// A band has the bits that its rows have in the whole gradient (worker/device/band_ops.h), so that both ways train
+// alike. The backward makes a unit's last tensors first; a band leaves before the next one is made.
 #ifndef ZEROFLEET_WORKER_MODEL_UNIT_GRADIENT_H_
 #define ZEROFLEET_WORKER_MODEL_UNIT_GRADIENT_H_
 
@@ -14,18 +14,18 @@
 
 namespace zerofleet::model {
 
-// The memory that bands are made in, one at a time. Of no bytes where gradients are not taken in bands.
+// The memory in which bands are made, one at a time. It has no bytes where gradients are not taken in bands.
 class BandMemory {
  public:
   BandMemory(device::Ops& ops, device::DType dtype, int64_t bytes, float* memory)
       : ops_(ops), dtype_(dtype), bytes_(bytes), memory_(memory) {}
 
-  // `elements` floats of zeros, to make a band in.
+  // Returns `elements` floats of zeros, to make a band in.
   float* Zeros(int64_t elements, device::Stream& stream) const;
   float* memory() const { return memory_; }
-  // How many of a gradient's `rows` of `columns` to compute at a time by the device's product.
+  // The number of rows in a band of a gradient (rows, columns) that the device's product makes.
   int64_t ProductRows(int64_t rows, int64_t columns) const;
-  // The same of one that may be cut at every row.
+  // The number of rows in a band of a gradient that may be cut at every row.
   int64_t Rows(int64_t columns) const;
 
  private:
@@ -37,15 +37,16 @@ class BandMemory {
 
 class UnitGradient {
  public:
-  // None of a unit that is frozen. Errors as from ParameterSource::Gradient.
+  // Nothing if the unit is frozen. Errors as from ParameterSource::Gradient.
   static absl::StatusOr<std::optional<UnitGradient>> Begin(int unit, ParameterSource& parameters,
                                                            const BandMemory& bands);
   absl::Status End() const;
 
-  // Null where it leaves in bands.
+  // Null where the gradient leaves in bands.
   float* whole() const { return whole_; }
   const BandMemory& bands() const { return bands_; }
-  // `elements` floats to add to, at `begin` in the unit: of a band, which Deliver takes then.
+  // Where to add `elements` floats at offset `begin` of the unit: in the whole gradient, or in a band, to be delivered
+  // by Deliver.
   float* SumsAt(int64_t begin, int64_t elements, device::Stream& stream) const;
   absl::Status Deliver(int64_t begin, int64_t elements, const float* sums) const;
 

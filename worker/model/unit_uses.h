@@ -1,4 +1,4 @@
-// What a model asks of its ParameterSource, found by asking it.
+// Which units a model requests from its ParameterSource, found by running it.
 #ifndef ZEROFLEET_WORKER_MODEL_UNIT_USES_H_
 #define ZEROFLEET_WORKER_MODEL_UNIT_USES_H_
 
@@ -7,7 +7,8 @@
 
 namespace zerofleet::model {
 
-// Runs both passes of `model`, which was made on a DryDevice for one sequence of one token, and records their uses.
+// Runs a training pass and an evaluation of `model`, which was made on a DryDevice for one sequence of one token, and
+// records the units used.
 absl::StatusOr<UnitUses> RecordUses(Model& model, device::DType dtype);
 
 }  // namespace zerofleet::model

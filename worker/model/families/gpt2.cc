@@ -59,7 +59,7 @@ constexpr ModelFamily kGpt2Family = {
                      .end_of_text_vocab = 50257,
                      .prefix = "transformer.",
                      .blocks = "h.",
-                     .transposes_products = true,  // they are Conv1D
+                     .transposes_products = true,  // transformers stores them as Conv1D
                      .buffers = kCausalMasks,
                      .llama_keys = false},
 };

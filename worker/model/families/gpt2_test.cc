@@ -42,7 +42,7 @@ TEST(Gpt2Family, TheTwoProjectionsIntoTheResidualStartSmaller) {
   }
 }
 
-// Which transformers keeps as Conv1D.
+// transformers stores those weights as Conv1D.
 TEST(Gpt2Family, OnlyTheWeightsOfABlocksProductsAreStoredTransposed) {
   EXPECT_TRUE(kGpt2Family.hugging_face.transposes_products);
   const ModelSpec spec = *ModelSpec::Create(TestModelConfig(2, 12, 3, 7, 31));

@@ -1,4 +1,4 @@
-// Llama (Touvron et al. 2023), and what is built like it: Mistral, SmolLM2, TinyLlama, with biases Qwen 2, with norms
+// Llama (Touvron et al. 2023), and models built like it: Mistral, SmolLM2 and TinyLlama; with biases Qwen 2; with norms
 // of queries and keys Qwen 3. Pre-norm blocks with RMS norms, rotary positions, grouped queries, SwiGLU; and how
 // transformers spells it.
 #include "worker/model/families/llama.h"

@@ -1,4 +1,4 @@
-// The row of Llama, for families.cc.
+// Llama's row in the table of families.
 #ifndef ZEROFLEET_WORKER_MODEL_FAMILIES_LLAMA_H_
 #define ZEROFLEET_WORKER_MODEL_FAMILIES_LLAMA_H_
 

@@ -7,8 +7,8 @@
 
 namespace zerofleet::model {
 
-// The product behind it goes backward through it at once. So does the one before it forward, if it has a bias; the bits
-// are those of the element-wise op.
+// The product behind it goes backward through it in the same op. The product before it, if it has a bias, also computes
+// it forward; the bits are those of the element-wise op.
 class GeluLayer : public Layer {
  public:
   explicit GeluLayer(Declaration& declaration);

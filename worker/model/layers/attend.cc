@@ -36,7 +36,7 @@ absl::Status AttendLayer::Forward(const UnitPass& pass) const {
   return absl::OkStatus();
 }
 
-// What begins a sequence attends to itself alone, for which there is a faster op.
+// Tokens that begin a sequence attend to themselves alone, for which there is a faster op (Forward).
 void AttendLayer::ForwardCached(const UnitPass& pass, const KeyValueCache& cache) const {
   const Pass& p = pass.pass;
   const device::Tensor qkv = before()->Output(pass), memory{cache.memory, qkv.dtype};

@@ -1,4 +1,4 @@
-// Causal attention of a part's heads.
+// Causal attention over a part's heads.
 #ifndef ZEROFLEET_WORKER_MODEL_LAYERS_ATTEND_H_
 #define ZEROFLEET_WORKER_MODEL_LAYERS_ATTEND_H_
 
@@ -18,7 +18,7 @@ class AttendLayer : public Layer {
   absl::Status Forward(const UnitPass& pass) const override;
   absl::StatusOr<device::Tensor> Backward(const UnitPass& pass, device::Tensor dy) const override;
   device::Tensor Output(const UnitPass& pass) const override { return pass.At(output_); }
-  // Behind the gradient of what it takes, where `narrow` holds the residual stream's meanwhile or has too few columns.
+  // Behind the gradient of its input, where `narrow` holds the residual stream's gradient or has too few columns.
   GradientPlace TakesGradient(const UnitPass& pass) const override;
 
  private:
@@ -27,8 +27,8 @@ class AttendLayer : public Layer {
   int64_t QueryColumns() const { return heads_ * head_size_; }
   int64_t InputColumns() const { return (heads_ + 2 * kv_heads_) * head_size_; }
 
-  const int64_t heads_, kv_heads_, head_size_;  // of the part
-  const bool behind_input_;                     // where the gradient of its output is
+  const int64_t heads_, kv_heads_, head_size_;  // in the part
+  const bool behind_input_;                     // the gradient of its output lies behind that of its input
   const int output_, logsumexp_;
 };
 

@@ -24,7 +24,7 @@ device::VocabularyPart VocabularyPartOf(int64_t vocab, const ModelPart& part) {
   return {rows.first, rows.real};
 }
 
-// The token embedding decays as the matrix that makes the logits; the positions' does not.
+// The token embedding decays, as the matrix that makes the logits does; the position table does not.
 EmbeddingLayer::EmbeddingLayer(const Embedding& row, bool only_looked_up, Declaration& declaration)
     : hidden_(declaration.sizes().hidden),
       vocab_(declaration.sizes().vocab),

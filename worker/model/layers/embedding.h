@@ -14,15 +14,16 @@ namespace zerofleet::model {
 
 class EmbeddingLayer {
  public:
-  // `only_looked_up`: no head takes the token embedding.
+  // `only_looked_up`: the head does not use the token embedding.
   EmbeddingLayer(const Embedding& row, bool only_looked_up, Declaration& declaration);
 
-  // `x`: of the residual stream.
+  // `x` is the residual stream's place.
   absl::Status Forward(const UnitPass& pass, device::Tensor x) const;
   // Adds to the whole unit's gradient, from the residual stream's.
   absl::Status Backward(const UnitPass& pass) const;
-  // The same in bands, from `dx` of all tokens: of the vocabulary, to each of which `add`, unless it is null, first
-  // adds what else there is of it, and then of the positions. Rows are of the part.
+  // Deliver the unit's gradient in bands, from the residual stream's gradient `dx` of all tokens: first the part's rows
+  // of the vocabulary, then the positions. `add`, unless it is null, first adds to each band what else its gradient
+  // consists of.
   using AddToBand = std::function<void(const device::RowBand& rows, float* band)>;
   absl::Status TokensInBands(const UnitPass& pass, device::Tensor dx, const AddToBand& add) const;
   absl::Status PositionsInBands(const UnitPass& pass, device::Tensor dx) const;
@@ -35,7 +36,7 @@ class EmbeddingLayer {
                                             float* dpositions) const;
 
   const int64_t hidden_, vocab_, context_;
-  const int64_t tokens_, positions_;  // the latter -1 without positions
+  const int64_t tokens_, positions_;  // positions_ is -1 without positions
 };
 
 // A part's rows of the vocabulary.

@@ -1,4 +1,5 @@
-// The gate of an MLP, SwiGLU (Shazeer 2020): of two products side by side, the first activated times the second.
+// The gate of an MLP, SwiGLU (Shazeer 2020): its input is two products side by side; the first, activated, times the
+// second.
 #ifndef ZEROFLEET_WORKER_MODEL_LAYERS_GATE_H_
 #define ZEROFLEET_WORKER_MODEL_LAYERS_GATE_H_
 
@@ -15,13 +16,13 @@ class GateLayer : public Layer {
   absl::Status Again(const UnitPass& pass) const override;
   absl::StatusOr<device::Tensor> Backward(const UnitPass& pass, device::Tensor dy) const override;
   device::Tensor Output(const UnitPass& pass) const override { return pass.At(output_); }
-  // Behind the gradient of what it takes.
+  // Behind the gradient of its input.
   GradientPlace TakesGradient(const UnitPass& pass) const override {
     return {before()->TakesGradient(pass).place.Offset(pass.pass.m() * 2 * columns_), {}};
   }
 
  private:
-  const int64_t columns_;  // of its output, of the part
+  const int64_t columns_;  // of its output in the part
   const int output_;
 };
 

@@ -58,7 +58,8 @@ absl::Status HeadLayer::ComputeLoss(const UnitPass& pass, const Loss& loss) cons
   return absl::OkStatus();
 }
 
-// The logits of some tokens at a time: their softmax is exchanged before the next ones take their place.
+// Makes the logits of some tokens at a time: the parts of their softmax are exchanged before the next logits take their
+// place.
 absl::Status HeadLayer::PartLoss(const UnitPass& pass, const device::CrossEntropyArguments& whole) const {
   const Pass& p = pass.pass;
   const ModelPart& part = p.residual.part();
@@ -103,7 +104,8 @@ absl::Status HeadLayer::PartLoss(const UnitPass& pass, const device::CrossEntrop
   return absl::OkStatus();
 }
 
-// The norm's output is used no more, unless it is kept for bands elsewhere: its place takes the gradient of its input.
+// The place of the norm's output, which is no longer needed or is kept elsewhere for bands, takes the gradient of the
+// norm's input.
 absl::Status HeadLayer::Backward(const UnitPass& pass) const {
   const Pass& p = pass.pass;
   const device::Tensor dinput = p.scratch.wide;

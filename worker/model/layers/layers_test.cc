@@ -1,4 +1,4 @@
-// Rows in another order and of other kinds than any family's: they train, and what is computed again changes nothing.
+// Rows in another order and of other kinds than any family's: they train, and recomputation changes nothing.
 #include <memory>
 #include <random>
 #include <string>

@@ -51,7 +51,7 @@ absl::Status NormOp::Backward(const UnitPass& pass, const Places& places, device
   const ResidualStream& stream = p.residual;
   const device::Tensor mine = stream.Rows(dy, p.m());
   ZF_RETURN_IF_ERROR(stream.SumOverParts(dy, mine, p.m(), pass.unit, p.stream));
-  float* sums = nullptr;  // of a frozen norm none
+  float* sums = nullptr;  // null if the norm is frozen
   if (pass.dw == nullptr) {
   } else if (stream.divided()) {
     sums = p.scratch.norm_gradients + sums_at_;

@@ -1,5 +1,5 @@
-// Normalises the residual stream (Ba et al. 2016; Zhang and Sennrich 2019), of the tokens that a rank has, and hands
-// all tokens on.
+// Normalises the residual stream (Ba et al. 2016; Zhang and Sennrich 2019) for the tokens that a rank has, and hands on
+// all tokens.
 #ifndef ZEROFLEET_WORKER_MODEL_LAYERS_NORM_H_
 #define ZEROFLEET_WORKER_MODEL_LAYERS_NORM_H_
 
@@ -9,22 +9,24 @@
 
 namespace zerofleet::model {
 
-// The norm alone, wherever its input, output and statistics are: the head has one too.
+// A norm whose input, output and statistics may be anywhere: blocks' norms and the head's use it.
 class NormOp {
  public:
   NormOp(const Norm& row, float epsilon, Declaration& declaration);
 
-  // What one normalisation reads and writes: the stream's tokens, all tokens, and fp32 of the stream's tokens.
+  // The places of one normalisation: `input` has the stream's tokens, `output` all tokens, the fp32 statistics the
+  // stream's tokens.
   struct Places {
     device::Tensor input, output;
-    float *mean, *rstd;  // no mean of an RMS norm
+    float *mean, *rstd;  // an RMS norm has no mean
   };
   absl::Status Forward(const UnitPass& pass, const Places& places) const;
-  // The forward pass of one token, on one rank.
+  // Normalises one token, on one rank.
   void ForwardOne(const UnitPass& pass, const Places& places) const;
-  // Adds to `dx`, of the stream's tokens, from the parts' shares of `dy`, of all tokens, which is overwritten.
+  // Adds to `dx`, which has the stream's tokens, from the parts' summands of `dy`, which has all tokens and is
+  // overwritten.
   absl::Status Backward(const UnitPass& pass, const Places& places, device::Tensor dy, device::Tensor dx) const;
-  // As Layer's.
+  // Does what Layer::AddNormGradient does.
   absl::Status AddGradient(const UnitPass& pass) const;
 
  private:
@@ -38,12 +40,13 @@ class NormOp {
   const int64_t hidden_;
   const float epsilon_;
   const int64_t weight_, bias_;  // neighbours in the unit; an RMS norm has no bias
-  const int64_t sums_at_;        // among the unit's norms, in scratch
+  const int64_t sums_at_;        // offset in Scratch::norm_gradients
 };
 
-// Adds up what the ranks have of a unit's norms, `elements` in scratch: of some tokens, or some heads.
+// Sums over the ranks the gradients of a unit's norms, `elements` of them in scratch; each rank has those of some
+// tokens or heads.
 absl::Status SumNormGradients(const UnitPass& pass, int64_t elements);
-// Adds such a sum to pass.dw, at `weight` in the unit.
+// Adds such a sum, `sums`, to pass.dw at `weight` in the unit.
 absl::Status AddSummedGradient(const UnitPass& pass, int64_t weight, int64_t elements, float* sums);
 
 class NormLayer : public Layer {

@@ -12,7 +12,7 @@ class ProjectLayer : public Layer {
   ProjectLayer(const Project& row, Declaration& declaration);
 
   absl::Status Forward(const UnitPass& pass) const override;
-  // `dy` is the residual stream's gradient, of all tokens.
+  // `dy` is the residual stream's gradient for all tokens.
   absl::StatusOr<device::Tensor> Backward(const UnitPass& pass, device::Tensor dy) const override;
   device::Tensor Output(const UnitPass& pass) const override { return pass.StreamBefore(branch_ + 1); }
   GradientPlace TakesGradient(const UnitPass& pass) const override { return {pass.pass.activations.FinalInput(), {}}; }

@@ -1,4 +1,4 @@
-// There and back; see rotate.h.
+// Rotations forward and backward, and norms of heads; see rotate.h.
 #include "worker/model/layers/rotate.h"
 
 #include "absl/strings/str_cat.h"
@@ -9,7 +9,7 @@
 namespace zerofleet::model {
 namespace {
 
-// The weights of the two norms; neighbours in the unit.
+// Declares the weights of the two norms, which are neighbours in the unit.
 int64_t DeclareHeadNorms(const Rotate& row, Declaration& declaration) {
   const std::vector<int64_t> shape = {declaration.sizes().head_size};
   const int64_t at = declaration.Tensor({absl::StrCat(row.queries_norm, ".weight"), shape, false, Init::kOnes});
@@ -52,7 +52,7 @@ void HeadNorm::Forward(const UnitPass& pass, device::Tensor x) const {
 
 absl::Status HeadNorm::Backward(const UnitPass& pass, device::Tensor x, device::Tensor dy) const {
   const Pass& p = pass.pass;
-  float* sums = nullptr;  // of frozen norms none
+  float* sums = nullptr;  // null if the norms are frozen
   if (pass.dw == nullptr) {
   } else if (summed_) {
     sums = p.scratch.norm_gradients + sums_at_;

@@ -1,4 +1,4 @@
-// Rotary positions: queries and keys, turned where the product before has put them, or as they come out of norms of
+// Rotary positions: rotates queries and keys where the product before has put them, or the outputs of the norms of
 // their heads.
 #ifndef ZEROFLEET_WORKER_MODEL_LAYERS_ROTATE_H_
 #define ZEROFLEET_WORKER_MODEL_LAYERS_ROTATE_H_
@@ -12,8 +12,8 @@
 
 namespace zerofleet::model {
 
-// An RMS norm of each head of queries, and one of keys (Henry et al. 2020; model.qk_norm). A rank of a tensor group has
-// some heads' share of its gradient.
+// An RMS norm of each head's queries, and one of each head's keys (Henry et al. 2020; model.qk_norm). A rank of a
+// tensor group has its heads' share of the gradient.
 class HeadNorm {
  public:
   HeadNorm(const Rotate& row, float epsilon, Declaration& declaration);
@@ -22,21 +22,21 @@ class HeadNorm {
   void Forward(const UnitPass& pass, device::Tensor x) const;
   // `dy` becomes the gradient of `x`.
   absl::Status Backward(const UnitPass& pass, device::Tensor x, device::Tensor dy) const;
-  // As Layer's.
+  // Does what Layer::AddNormGradient does.
   absl::Status AddGradient(const UnitPass& pass) const;
 
  private:
   int64_t elements() const { return 2 * head_size_; }
 
-  const int64_t heads_, kv_heads_, head_size_;  // of the part
+  const int64_t heads_, kv_heads_, head_size_;  // in the part
   const float epsilon_;
-  const bool summed_;     // over the ranks of a tensor group
-  const int64_t weight_;  // the queries'; the keys' follows
+  const bool summed_;     // the gradient is summed over a tensor group
+  const int64_t weight_;  // the queries' weight; the keys' follows
   const int64_t sums_at_;
   const int output_, rstd_;
 };
 
-// A rotation keeps nothing: it is undone by the opposite one, which is its gradient's too.
+// A rotation keeps no activations: the opposite rotation undoes it, and is its gradient's too.
 class RotateLayer : public Layer {
  public:
   RotateLayer(const Rotate& row, float epsilon, Declaration& declaration);
@@ -53,7 +53,7 @@ class RotateLayer : public Layer {
  private:
   void Turn(const UnitPass& pass, device::Tensor x, bool back) const;
 
-  const int64_t heads_, kv_heads_, head_size_;  // of the part
+  const int64_t heads_, kv_heads_, head_size_;  // in the part
   const std::vector<float> frequencies_;
   const std::optional<HeadNorm> norm_;
 };

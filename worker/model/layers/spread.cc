@@ -51,7 +51,7 @@ Linear Declare(const Spread& row, Declaration& declaration) {
 SpreadLayer::SpreadLayer(const Spread& row, Declaration& declaration)
     : product_(Declare(row, declaration)), output_(declaration.Activation({.columns = product_.n()})) {}
 
-// The activation behind it may be made by the same op.
+// The same op may also make the activation behind the product.
 absl::Status SpreadLayer::Forward(const UnitPass& pass) const {
   product_.Forward(pass, before()->Output(pass), Output(pass), behind()->MadeByProduct(pass));
   return absl::OkStatus();
