@@ -1,5 +1,5 @@
-// A line "zerofleet-checked-files 1", a line for each key, and a line with the digest of those before it; see
-// checked_files.h.
+// The file has a line "zerofleet-checked-files 1", a line for each key, and a line with the digest of the lines before
+// it; see checked_files.h.
 #include "worker/data/checked_files.h"
 
 #include <fcntl.h>
@@ -25,7 +25,7 @@ bool IsKey(std::string_view text) {
          std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
 
-// All of `path` if it is to be believed, else nothing.
+// The contents of `path` if the file can be believed, else nothing.
 std::string ReadOwn(const std::string& path) {
   std::string text;
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);

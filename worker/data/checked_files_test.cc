@@ -62,7 +62,7 @@ TEST_F(CheckedFilesTest, AListThatOthersCouldWriteIsNotBelieved) {
   ASSERT_EQ(rename(path_.c_str(), elsewhere.c_str()), 0);
   ASSERT_EQ(symlink(elsewhere.c_str(), path_.c_str()), 0);
   EXPECT_FALSE(Knows(one_));
-  Remember(two_);  // takes the link's place
+  Remember(two_);  // replaces the link
   EXPECT_TRUE(Knows(two_));
   EXPECT_EQ(CheckedFiles::Load(elsewhere).Contains(two_), false);
 }

@@ -23,7 +23,8 @@
 namespace zerofleet::data {
 namespace {
 
-// Descriptors are few (often 1024 for a process): the files of a large directory beyond these are opened for each read.
+// Descriptors are scarce (often 1024 per process): a large directory's files beyond this number are opened for each
+// read.
 constexpr size_t kMostKeptOpen = 256;
 
 absl::Status TooShort(const std::string& path, int64_t tokens, int64_t context) {
@@ -32,10 +33,10 @@ absl::Status TooShort(const std::string& path, int64_t tokens, int64_t context) 
 }
 
 constexpr char kBin[] = ".bin", kIndex[] = ".idx";
-// What is in an id beside it, of marked tokens.
+// The bits of an id that are marks.
 constexpr int32_t kMarks = kUncounted | kEndsDocument;
 
-// The path of the index that a Megatron data file has next to it.
+// The path of the index that lies next to a Megatron data file.
 std::string IndexOf(const std::string& path) { return path.substr(0, path.size() - std::strlen(kBin)) + kIndex; }
 
 // The first bytes of X.idx for X.bin, empty if there is none.
@@ -49,8 +50,7 @@ FileFacts FactsOf(const TokenFile& file, const std::string& index_head) {
   return {file.path(), file.bytes(), file.head(), index_head};
 }
 
-// Widens the ids that fill the end of `tokens` in place, the first ones first: an id is read before the one that is
-// written over it.
+// Widens in place the ids that fill the end of `tokens`, from the first on: each is read before it is overwritten.
 template <typename T>
 void WidenInPlace(std::span<uint32_t> tokens) {
   const auto* narrow =
@@ -121,7 +121,7 @@ absl::StatusOr<int64_t> Dataset::AddFile(const DataPath& path, const Opening& op
   source.file = std::move(file);
   source.format = std::move(format);
   source.first_sample = samples_;
-  // Whoever asks for text in bytes means the file's own.
+  // A user who asks for text with the tokenizer `bytes` means the bytes of the file itself.
   const bool its_bytes = opening.bytes && !source.format.json_lines() &&
                          (source.format.compression == Compression::kNone || opening.format == source.format.name);
   if (source.format.is_text() && !its_bytes) {
@@ -212,7 +212,7 @@ absl::StatusOr<int64_t> Dataset::CheckIds(int threads, CheckedFiles& checked,
       }
     }
     if (source.marks || !MayExceed(source.format, vocab_)) continue;
-    const int64_t tokens = source.samples * context_ + 1;  // those that a sample holds
+    const int64_t tokens = source.samples * context_ + 1;  // tokens that belong to a sample
     const std::string key = Digest128(absl::StrCat(source.file->Identity(), " ", source.format.token_bytes, " ",
                                                    source.format.data_offset, " ", tokens, " ", vocab_));
     if (checked.Contains(key)) continue;
@@ -236,7 +236,7 @@ absl::Status Dataset::ReadIds(const Source& source, int64_t sample, std::span<in
   ZF_CHECK(static_cast<int64_t>(tokens.size()) == context_ + 1);
   const int64_t first = (sample - source.first_sample) * context_;
   const int token_bytes = source.format.token_bytes;
-  // An int32_t may be written through its unsigned twin; ids are compared unsigned, before any is used.
+  // An int32_t may be written through its unsigned counterpart; ids are compared as unsigned, before any is used.
   std::span<uint32_t> ids(reinterpret_cast<uint32_t*>(tokens.data()), tokens.size());
   const absl::Status read =
       source.file->Read(source.format.data_offset + first * token_bytes,
@@ -262,7 +262,7 @@ absl::Status Dataset::Read(int64_t sample, std::span<int32_t> tokens) const {
   return absl::OkStatus();
 }
 
-// A target of another document than its token does not count: it would be told from what is not seen.
+// A target in another document than its token does not count: the model would predict it from nothing it sees.
 void Dataset::Mark(const Source& source, int64_t sample, std::span<const int32_t> ids, const Marked& into) const {
   if (source.marks) {
     for (int64_t t = 0; t < context_; ++t) {
@@ -304,7 +304,7 @@ absl::Status Dataset::ReadBatch(int64_t count, const std::function<int64_t(int64
 }
 
 absl::Status Dataset::CountTargets(Source& source) const {
-  constexpr int64_t kAtATime = 64;  // samples
+  constexpr int64_t kAtATime = 64;  // samples per claim
   source.counted.resize(source.samples);
   std::atomic<int64_t> next = 0;
   std::atomic<bool> failed = false;
@@ -341,7 +341,7 @@ int ArraysPerToken(const v1::DataConfig& config) { return config.packing() ? 3 :
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenForModel(const v1::DataConfig& trained, const DataPath& path,
                                                       int64_t context, int64_t vocab) {
-  // A directory's first file tells its format.
+  // A directory's first file decides its format.
   std::string file_path = path.path;
   if (IsDirectory(path.path)) {
     ZF_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(path.path));

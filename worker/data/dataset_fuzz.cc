@@ -19,7 +19,7 @@ namespace {
 using namespace zerofleet;
 using namespace zerofleet::data;
 
-// Every header against every name, without a file: the size may be any.
+// Tries every header with every name, without a file, so that the size may be anything.
 void Recognise(const std::string& format, std::string_view bytes, int64_t file_bytes) {
   const std::string_view head = bytes.substr(0, kFormatHeadBytes);
   for (const char* path : {"a.bin", "a.idx", "a.u32", "a.txt"}) {
@@ -46,7 +46,7 @@ void OpenAndRead(const v1::DataConfig& config, const std::string& path, int64_t 
     if (!read) continue;
     for (int32_t token : tokens) ZF_CHECK(token >= 0 && token < vocab);
   }
-  ZF_CHECK(all == checked.ok());  // the check before a run and the one while it reads agree
+  ZF_CHECK(all == checked.ok());  // the check before a run and the one while reading agree
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// Letters are tokens, "ab" too, and 4 ends a text.
+// Letters and "ab" are tokens, and token 4 ends a text.
 constexpr char kLettersTokenizer[] =
     R"({"added_tokens":[{"id":4,"content":"<|endoftext|>","single_word":false,"lstrip":false,)"
     R"("rstrip":false,"normalized":false,"special":true}],)"
@@ -205,7 +205,7 @@ TEST_F(DatasetTest, MegatronPairsAreReadByTheirIndex) {
     EXPECT_EQ(dataset->Summarise().documents, 2);
     EXPECT_THAT(Sample(*dataset, 1), ElementsAre(3, 4, 5));
   }
-  config_.set_packing(true);  // by the index, without a token that ends a text
+  config_.set_packing(true);  // by the index; no token ends a text
   const auto packed = Open({Path("d")}, 4).value();
   std::vector<int32_t> batch(3 * 4);
   ASSERT_TRUE(packed
@@ -227,7 +227,7 @@ TEST_F(DatasetTest, MegatronPairsAreReadByTheirIndex) {
 
 class CheckIdsTest : public DatasetTest {
  protected:
-  // The status, and the bytes that were compared.
+  // Returns the status, and the bytes that were compared.
   std::pair<absl::Status, int64_t> Check(const std::vector<std::string>& paths, int64_t context, int64_t vocab) {
     auto dataset = Open(paths, context, vocab);
     EXPECT_TRUE(dataset.ok()) << dataset.status();
@@ -259,14 +259,14 @@ TEST_F(CheckIdsTest, ASecondStartReadsNothing) {
   std::string path = WriteTokens<uint16_t>("a.u16", {1, 2, 3, 4, 5});
   EXPECT_EQ(Check({path}, 2, 300).second, 10);
   EXPECT_EQ(Check({path}, 2, 300).second, 0);
-  EXPECT_EQ(Check({path}, 2, 200).second, 10);  // another question
+  EXPECT_EQ(Check({path}, 2, 200).second, 10);  // another vocabulary is another check
   std::string other = WriteTokens<uint16_t>("b.u16", {1, 2, 3, 4, 6});
-  EXPECT_EQ(Check({path, other}, 2, 300).second, 10);  // only what is new
+  EXPECT_EQ(Check({path, other}, 2, 300).second, 10);  // only the new file
   WriteTokens<uint16_t>("a.u16", {1, 2, 3, 4, 300});
   EXPECT_EQ(Check({path}, 2, 300).first.code(), absl::StatusCode::kDataLoss);
 }
 
-// Another start finds them, and has not made them.
+// The second start finds the tokens instead of making them.
 TEST_F(CheckIdsTest, DamagedTokensOfATextAreNamed) {
   config_.set_tokenizer(WriteBytes("tokenizer.json", kLettersTokenizer));
   const DataPath path = {"data.train[0]", WriteBytes("a.txt", "abcabcabcabc")};
@@ -331,7 +331,7 @@ TEST_F(DatasetTest, MoreFilesThanMayBeKeptOpen) {
   auto dataset = Open({Path("d")}, 3).value();
   ASSERT_EQ(dataset->samples(), 400);
   for (int i : {0, 255, 256, 399}) EXPECT_EQ(Sample(*dataset, i)[2], '0' + i / 10 % 10) << i;
-  ASSERT_TRUE(WriteFileAtomically(Path("t1399"), "9931").ok());  // another file by this name
+  ASSERT_TRUE(WriteFileAtomically(Path("t1399"), "9931").ok());  // another file under this name
   std::vector<int32_t> tokens(4);
   EXPECT_THAT(std::string(dataset->Read(399, tokens).message()), HasSubstr("was replaced by another file"));
 }
@@ -356,11 +356,11 @@ TEST_F(DatasetTest, AModelOfTokensRefusesTextAndTheOtherWayRound) {
   }
   EXPECT_THAT(open("auto", "a.txt", tokens), AllOf(HasSubstr("held.bin: holds tokens"), HasSubstr("trained on text")));
   EXPECT_EQ(open("auto", "a.txt", text), "25");
-  EXPECT_EQ(open("text", "a.txt", tokens), "4");  // bytes of anything were asked for
+  EXPECT_EQ(open("text", "a.txt", tokens), "4");  // the model takes the bytes of any file
   EXPECT_THAT(open("auto", "a.txt", Path("gone")), HasSubstr("--data: "));
 }
 
-// A file of tokens with the tokenizer of a fixture, whose texts end with one token.
+// A file of tokens with the tokenizer of a fixture, whose token 4 ends a text.
 TEST_F(DatasetTest, PackedDocumentsStartAnew) {
   config_.set_tokenizer(WriteBytes("tokenizer.json", kLettersTokenizer));
   config_.set_packing(true);
@@ -423,7 +423,7 @@ TEST_F(DatasetTest, PackedChatsAreWhole) {
 TEST_F(DatasetTest, OnlyTheTokensOfCompletionsCount) {
   config_.set_tokenizer(WriteBytes("tokenizer.json", kLettersTokenizer));
   config_.set_loss_on("assistant");
-  // "ab" and "c", "" and "bab", "cc" and "".
+  // Prompts and completions: "ab" and "c", "" and "bab", "cc" and "".
   const std::vector<int32_t> ids = {2, 3, 4, 1, 2, 4, 3, 3, 4}, counts = {0, 1, 1, 1, 1, 1, 0, 0, 1};
   const std::string path = WriteBytes("a.jsonl",
                                       "{\"prompt\": \"ab\", \"completion\": \"c\"}\n"

@@ -40,7 +40,7 @@ void FileLister::Add(const std::string& path, int64_t bytes, const std::string& 
   file.set_path(absl::CHexEscape(path));  // a name in a directory may be any bytes
   file.set_bytes(bytes);
   file.set_sampled_xxh3_128(digest);
-  constexpr int64_t kFraming = 8;  // of one file in the list
+  constexpr int64_t kFraming = 8;  // bytes that frame one file in the list
   listed_bytes_ += static_cast<int64_t>(file.ByteSizeLong()) + kFraming;
   if (listed_bytes_ <= kMostListedBytes) {
     *files_.add_files() = std::move(file);
@@ -49,7 +49,7 @@ void FileLister::Add(const std::string& path, int64_t bytes, const std::string& 
   const std::string told = absl::StrCat(bytes, " ", digest, "\n");
   more_.Update(std::as_bytes(std::span(told)));
   files_.set_more_files(files_.more_files() + 1);
-  // Sizes are what a file system says, and may be of sparse files: the sum stops at the largest number.
+  // A file system may report any size for sparse files: the sum stops at the largest number.
   const int64_t room = std::numeric_limits<int64_t>::max() - files_.more_bytes();
   files_.set_more_bytes(files_.more_bytes() + std::min(bytes, room));
 }

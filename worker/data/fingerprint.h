@@ -1,8 +1,8 @@
-// What the files of a run are, in few words: for a checkpoint, so that a run that goes on from it can tell whether it
+// A short description of a run's files, for a checkpoint, so that a run that continues from it can detect whether it
 // reads the same data.
 //
-// A file is known by its size and the digest of some of its blocks (token_file.h), which opening it has read anyway.
-// Its path is told to people and not compared: the same data may lie elsewhere.
+// A file is identified by its size and the digest of some of its blocks (token_file.h), which opening the file reads
+// anyway. Its path is shown to people and not compared: the same data may lie elsewhere.
 #ifndef ZEROFLEET_WORKER_DATA_FINGERPRINT_H_
 #define ZEROFLEET_WORKER_DATA_FINGERPRINT_H_
 
@@ -16,7 +16,7 @@
 
 namespace zerofleet::data {
 
-// Bytes of one list of files as a message: what is beyond becomes one entry.
+// The most bytes of one list of files as a message; files beyond it are summed up in one entry.
 inline constexpr int64_t kMostListedBytes = 96 << 10;
 
 // Lists files one after another.
@@ -31,13 +31,13 @@ class FileLister {
   StreamingDigest more_;
 };
 
-// How `now`, the files of `key` (data.train), differ from `before`.
+// How a list of files differs from an earlier one.
 struct DataChange {
-  std::string text;       // "data.train: a.txt has 9 bytes, had 8"; empty: not at all
-  bool only_grew = true;  // every file that differs begins with what it was before
+  std::string text;       // "data.train: a.txt has 9 bytes, had 8"; empty if nothing differs
+  bool only_grew = true;  // every file that differs begins with its earlier contents
 };
 
-// The digest that file number `file` of `now` would have if it ended after so many bytes.
+// The digest that file number `file` of `now` would have if it ended after `bytes` bytes.
 using DigestOfBeginning = std::function<absl::StatusOr<std::string>(int file, int64_t bytes)>;
 
 DataChange Compare(const std::string& key, const v1::DataFiles& before, const v1::DataFiles& now,

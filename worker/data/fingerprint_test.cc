@@ -1,4 +1,4 @@
-// What is told of a run's files, and how a difference reads.
+// The description of a run's files, and how a difference reads.
 #include "worker/data/fingerprint.h"
 
 #include <unistd.h>
@@ -36,7 +36,7 @@ class FingerprintTest : public testing::Test {
     EXPECT_TRUE(opened.ok()) << opened.status();
     return *std::move(opened);
   }
-  // How the data differ now from `before`, without the directory.
+  // How the data now differ from `before`, without the directory in the text.
   DataChange Change(const v1::DataFiles& before, const std::vector<std::string>& names) {
     DataChange change = Open(names)->ChangeSince("data.train", before);
     for (size_t at = 0; (at = change.text.find(directory_)) != std::string::npos;) {

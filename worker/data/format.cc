@@ -1,7 +1,6 @@
 // Headers, endings and first bytes; see format.h.
 //
-// llm.c: 256 int32, of which the first three are a magic number, a version and the number of tokens, then the tokens.
-// Megatron: X.bin holds bare tokens, X.idx says which (megatron_index.h).
+// llm.c: a header of 256 int32, which begins with a magic number, a version and the number of tokens; then the tokens.
 #include "worker/data/format.h"
 
 #include <algorithm>
@@ -38,7 +37,7 @@ const Row& RowOfWidth(int token_bytes) {
   return *std::find_if(Rows().begin(), Rows().end(), [&](const Row& row) { return row.token_bytes == token_bytes; });
 }
 
-// Looks at the name under the ending of a compressed file.
+// Ignores the ending of a compressed file.
 const Row& RowOfEnding(std::string_view path) {
   for (const std::string_view ending : {".gz", ".zst"}) {
     if (path.ends_with(ending)) path.remove_suffix(ending.size());
@@ -76,7 +75,7 @@ constexpr LlmcVersion kLlmcVersions[] = {{20240520, 1, 2}, {20240801, 7, 4}};
 bool HasLlmcMagic(std::string_view head) {
   if (head.size() < 8) return false;
   const auto magic = Little<uint32_t>(head, 0), version = Little<uint32_t>(head, 4);
-  // Headerless tokens could begin like the magic number, hardly with a small version after it.
+  // Tokens without a header could begin with the magic number, but hardly with a small version after it.
   constexpr uint32_t kLargestVersion = 255;
   return version <= kLargestVersion &&
          (magic == kLlmcEvaluationMagic || std::any_of(std::begin(kLlmcVersions), std::end(kLlmcVersions),
@@ -112,7 +111,7 @@ absl::StatusOr<TokenFormat> RecogniseLlmc(const FileFacts& file, const std::stri
 
 // --- Megatron
 
-// The .bin of a Megatron pair: tokens of its index's type.
+// Checks the .bin of a Megatron pair, whose tokens have the type that the index says.
 absl::Status CheckMegatronBin(const FileFacts& file, const std::string& format) {
   const int token_bytes = MegatronTokenBytes(file.index_head);
   if (token_bytes == 0) {
@@ -135,7 +134,7 @@ struct Foreign {
   const char* advice;
 };
 
-// Long enough not to be the first ids of a token file.
+// Magic numbers that are too long to be the first ids of a token file.
 constexpr Foreign kNeverTokens[] = {
     {"\x93NUMPY", "a NumPy array", "write its elements with ndarray.tofile() as uint16 or uint32"},
     {"ARROW1", "an Arrow file", "tokenize it and write uint16 or uint32 tokens"},
@@ -145,7 +144,7 @@ constexpr Foreign kNeverTokens[] = {
 constexpr char kParquetAdvice[] =
     "convert it, as by python3 -c \"import pandas, sys; pandas.read_parquet(sys.argv[1]).to_json(sys.argv[2], "
     "orient='records', lines=True)\" FILE.parquet FILE.jsonl";
-// Not text; a file of tokens may well begin with them.
+// Beginnings that are not text, although a file of tokens may begin with them.
 constexpr Foreign kNeverText[] = {
     {"\xfd"
      "7zXZ",
@@ -174,13 +173,14 @@ absl::Status CheckNot(const Foreign (&foreign)[kCount], const FileFacts& file) {
   return absl::OkStatus();
 }
 
-// Control characters that no text has, apart from white space, form feed, backspace and escape.
+// Whether `c` is a control character other than white space, form feed, backspace and escape, which occur in text.
 bool IsBinary(char c) {
   const auto byte = static_cast<unsigned char>(c);
   return byte < 0x20 && (byte < 8 || byte > 13) && byte != 0x1b;
 }
 
-// The lengths that lead bytes announce are kept; a character cut off by the end counts.
+// Checks only that each lead byte is followed by as many bytes as it announces; a character cut off by the end counts
+// as valid.
 bool IsUtf8(std::string_view text) {
   size_t at = 0;
   while (at < text.size()) {
@@ -195,13 +195,13 @@ bool IsUtf8(std::string_view text) {
   return true;
 }
 
-// Only more than a few bytes: two ids may look like four letters.
+// Decides only for more than a few bytes: two ids may look like four letters.
 bool LooksLikeText(std::string_view head) {
   constexpr size_t kFewest = 32;
   return head.size() >= kFewest && std::none_of(head.begin(), head.end(), IsBinary) && IsUtf8(head);
 }
 
-// Whether 16-bit tokens are the halves of 32-bit ones: every second is next to nothing, and not so the others.
+// Whether 16-bit tokens are the halves of 32-bit tokens: every second one is next to zero, and the others are not.
 bool LooksLikeU32(std::string_view head) {
   constexpr size_t kFewest = 64;
   constexpr uint16_t kLargestHighHalf = 3;  // a vocabulary of 262144
@@ -296,13 +296,13 @@ absl::StatusOr<std::string> FormatForModel(const FileFacts& file, const v1::Data
   if (model == kAuto) return model;
   const bool has_header = HasLlmcMagic(file.head) || IsMegatronIndex(file.head);
   const bool token_name = RowOfEnding(file.path).token_bytes > 1;
-  // A tokenizer makes the same ids of text as a token file may hold.
+  // With a tokenizer, text and token files may hold the same ids.
   const bool has_tokenizer = !trained.tokenizer().empty() && trained.tokenizer() != text::kBytes;
   if (has_tokenizer && (model == kText ? has_header || token_name : LooksLikeText(file.head))) {
     return std::string(kAuto);
   }
   if (model == kText) {
-    // Whoever asked for text, byte by byte, means it for any file; with `auto` a token file's name says what it is.
+    // `text` with one token per byte means any file; with `auto` a token file's name says what it is.
     if (has_header || (trained.format() == kAuto && token_name)) {
       return Refused(file, "holds tokens, but the model was trained on text; give it a text file");
     }

@@ -1,4 +1,4 @@
-// What a file is taken for, and what is refused by name.
+// Which format a file is recognised as, and which files are refused by name.
 #include "worker/data/format.h"
 
 #include <cstring>
@@ -13,7 +13,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// The name, width, offset and count; or the error.
+// Returns the format's name, token width, offset and number of tokens; or the error.
 std::string Recognise(const std::string& path, const std::string& contents, const std::string& format = "auto",
                       int64_t bytes = -1, const std::string& index_head = "") {
   FileFacts file{path, bytes < 0 ? static_cast<int64_t>(contents.size()) : bytes,
@@ -91,7 +91,7 @@ TEST(Format, OtherFilesAreRefusedByName) {
   EXPECT_EQ(Recognise("a.txt.gz", "\x1f\x8b\x08\x01"), "text 1 0 4");
   EXPECT_EQ(Recognise("a.jsonl.zst", "\x28\xb5\x2f\xfd"), "jsonl 1 0 4");
   EXPECT_THAT(Recognise("a.bin.gz", "\x1f\x8b\x08\x01"), HasSubstr("a compressed file of tokens"));
-  EXPECT_EQ(Recognise("a.u16", "\x1f\x8b\x08\x01"), "tokens_u16 2 0 2");  // may be ids
+  EXPECT_EQ(Recognise("a.u16", "\x1f\x8b\x08\x01"), "tokens_u16 2 0 2");  // these bytes may be ids
   EXPECT_THAT(Recognise("a.parquet", "PAR1...."), HasSubstr("a Parquet file"));
   EXPECT_THAT(Recognise("a.txt", "\xff\xfet\1e\1x\1t\1"), HasSubstr("UTF-16"));
   EXPECT_THAT(Recognise("a.dat", std::string("\1\0\2\0", 4)), AllOf(HasSubstr("NUL"), HasSubstr("tokens_u16")));
@@ -103,7 +103,7 @@ TEST(Format, TextUnderATokenFilesNameIsRefused) {
   EXPECT_THAT(Recognise("a.bin", text), AllOf(HasSubstr("looks like text"), HasSubstr("to text, or to tokens_u16")));
   EXPECT_THAT(Recognise("a.u32", text + "\xc3"), HasSubstr("looks like text"));  // cut off within a character
   EXPECT_EQ(Recognise("a.bin", text, "tokens_u16"), "tokens_u16 2 0 27");
-  std::string ids;  // a byte per id: control characters and zeros
+  std::string ids;  // one byte of each id is a letter, the other zero, which is a control character
   for (const char c : text) ids += std::string(1, c) + '\0';
   EXPECT_EQ(Recognise("a.bin", ids), "tokens_u16 2 0 54");
 }

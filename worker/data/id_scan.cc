@@ -1,5 +1,5 @@
-// Threads that claim chunks in order; see id_scan.h. Each chunk is read into a buffer that stays in cache and is
-// compared there; only a chunk that has an id too large is looked through.
+// Threads claim chunks in order; see id_scan.h. Each chunk is read into a buffer that stays in cache and is compared
+// there; only a chunk with an id that is too large is searched for it.
 #include "worker/data/id_scan.h"
 
 #include <algorithm>
@@ -16,8 +16,8 @@ namespace {
 
 constexpr int64_t kChunkBytes = 512 * 1024;
 
-// Whether any id is above `top`. Blocks of a constant length and a mask instead of a branch are what compilers turn
-// into vector code; the largest id would take several times as long.
+// Whether any id is above `top`. Compilers turn blocks of constant length and a mask instead of a branch into vector
+// code; computing the largest id would take several times as long.
 template <typename T>
 bool AnyAbove(std::span<const T> ids, T top) {
   constexpr size_t kBlock = 4096;
@@ -37,7 +37,7 @@ class Scan {
        const std::function<bool()>& cancelled)
       : file_(file), format_(format), tokens_(tokens), vocab_(static_cast<uint64_t>(vocab)), cancelled_(cancelled) {}
 
-  // One thread's work.
+  // Runs on each thread.
   template <typename T>
   void Run() {
     constexpr int64_t kChunk = kChunkBytes / static_cast<int64_t>(sizeof(T));
@@ -47,7 +47,8 @@ class Scan {
       if (first >= tokens_) return;
       const int64_t count = std::min(kChunk, tokens_ - first), offset = Offset(first);
       if (cancelled_ && cancelled_()) return Fail(absl::CancelledError("stopped while data was checked"));
-      if (file_.SkipHole(offset) >= Offset(first + count)) continue;  // zeros, and every vocabulary has id 0
+      if (file_.SkipHole(offset) >= Offset(first + count))
+        continue;  // holes read as zeros, and every vocabulary has id 0
       const std::span<T> ids(buffer.data(), static_cast<size_t>(count));
       if (absl::Status status = file_.Read(offset, std::as_writable_bytes(ids)); !status.ok()) return Fail(status);
       if (!AnyAbove<T>(ids, static_cast<T>(vocab_ - 1))) continue;
@@ -65,7 +66,7 @@ class Scan {
  private:
   int64_t Offset(int64_t token) const { return format_.data_offset + token * format_.token_bytes; }
 
-  // Chunks are claimed in order and finished once claimed, so that the first in the file is among those found.
+  // Chunks are claimed in order and always finished, so that the first id in the file is among those found.
   void Found(FoundId id) {
     absl::MutexLock lock(&mutex_);
     if (!found_ || id.position < found_->position) found_ = id;

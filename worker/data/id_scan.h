@@ -1,4 +1,4 @@
-// Every id of a file against the vocabulary, at the speed of memory, before a run begins.
+// Compares every id of a file with the vocabulary, at the speed of memory, before a run begins.
 #ifndef ZEROFLEET_WORKER_DATA_ID_SCAN_H_
 #define ZEROFLEET_WORKER_DATA_ID_SCAN_H_
 
@@ -20,8 +20,8 @@ struct FoundId {
 // Whether a file of this format could hold an id that is not below `vocab`: bytes cannot exceed 255.
 bool MayExceed(const TokenFormat& format, int64_t vocab);
 
-// The first of the leading `tokens` ids that is not below `vocab` (at most 2^31), read by up to `threads` threads;
-// nullopt if there is none. Cancelled once `cancelled` says so, which is asked now and then from every thread.
+// Finds the first of the leading `tokens` ids that is not below `vocab` (at most 2^31), with up to `threads` threads;
+// nullopt if there is none. Cancelled once `cancelled` returns true; every thread calls it now and then.
 absl::StatusOr<std::optional<FoundId>> FindIdNotBelow(const TokenFile& file, const TokenFormat& format, int64_t tokens,
                                                       int64_t vocab, int threads,
                                                       const std::function<bool()>& cancelled);

@@ -1,4 +1,4 @@
-// The first id that is too large, wherever it is and whoever finds it.
+// The first id that is too large is found, wherever it is and whichever thread finds it.
 #include "worker/data/id_scan.h"
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// Counts, lengths, offsets, bounds, each compared with what is before it; see megatron_index.h.
+// Counts, lengths, offsets and bounds, each checked against what precedes it; see megatron_index.h.
 #include "worker/data/megatron_index.h"
 
 #include <cstring>
@@ -46,7 +46,7 @@ absl::StatusOr<MegatronIndex> ReadMegatronIndex(const TokenFile& index, int64_t 
   std::memcpy(&version, head.data() + kIndexMagic.size(), sizeof version);
   std::memcpy(counts, head.data() + kIndexTypeAt + 1, sizeof counts);
   if (version != 1) return Damaged(index, absl::StrCat("is of version ", version, ", which is not supported"));
-  // A count beyond the file's bytes must not be multiplied.
+  // A count larger than the file must not be multiplied.
   const auto bytes = static_cast<uint64_t>(index.bytes());
   if (counts[0] > bytes || counts[1] > bytes) return Damaged(index, "has fewer entries than it says");
   const auto sequences = static_cast<int64_t>(counts[0]), bounds = static_cast<int64_t>(counts[1]);
@@ -62,7 +62,7 @@ absl::StatusOr<MegatronIndex> ReadMegatronIndex(const TokenFile& index, int64_t 
   ZF_ASSIGN_OR_RETURN(const std::vector<int64_t> documents,
                       ReadArray<int64_t>(index, kHeader + kSequenceBytes * sequences, bounds));
   const int64_t token_bytes = MegatronTokenBytes(head);
-  std::vector<int64_t> firsts = {0};  // the first token of each sequence, and behind the last
+  std::vector<int64_t> firsts = {0};  // each sequence's first token, and the end of the last sequence
   for (int64_t i = 0; i < sequences; ++i) {
     if (lengths[i] < 0) return Damaged(index, absl::StrCat("has ", lengths[i], " tokens in sequence ", i));
     if (offsets[i] != firsts.back() * token_bytes) {

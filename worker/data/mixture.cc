@@ -12,7 +12,8 @@
 namespace zerofleet::data {
 namespace {
 
-// Seeds for set d and for the cycles: far apart from the run's, which the first set keeps, and from one another.
+// Make the seeds of set d and of the cycles, far apart from the run's seed, which the first set keeps, and from one
+// another.
 constexpr uint64_t kSeedStride = 0x9e3779b97f4a7c15u, kCycleSeed = 0xd1b54a32d192ed03u;
 constexpr size_t kLongestSetName = 64;
 

@@ -56,7 +56,7 @@ TEST(MixtureTest, ASetsEpochVisitsEachOfItsSamplesOnce) {
   const std::array<int64_t, 3> firsts = {0, 50, 57};
   for (int d = 0; d < 3; ++d) {
     for (size_t epoch = 0; (epoch + 1) * kSamples[d] <= seen[d].size(); ++epoch) {
-      // A cycle at the end of an epoch may hold samples of the next before the last ones of this.
+      // A cycle at the end of an epoch may visit samples of the next epoch before the last ones of this.
       if (kSamples[d] % kWeights[d] != 0) continue;
       std::map<int64_t, int> times;
       for (int64_t i = 0; i < kSamples[d]; ++i) ++times[seen[d][epoch * kSamples[d] + i]];
@@ -81,8 +81,8 @@ TEST(MixtureTest, OneSetAndNoWeightsAreTheSamplersOrder) {
   }
 }
 
-// A promise, as the sampler's order is: a checkpoint resumed by a later version must continue it. Only proportions
-// count.
+// A promise, like the sampler's order: a checkpoint resumed by a later version must continue it. Only the proportions
+// of weights matter.
 TEST(MixtureTest, TheOrderNeverChanges) {
   const std::array<int64_t, 3> doubled = {14, 4, 2};
   std::vector<int64_t> order, again;

@@ -1,5 +1,5 @@
-// A Feistel network over the next power of four, walked until it lands inside (Black and Rogaway, "Ciphers with
-// Arbitrary Finite Domains", cycle walking): a bijection of [0, samples) in constant memory.
+// A Feistel network over the next power of four, iterated until the result lies inside the range (cycle walking; Black
+// and Rogaway, "Ciphers with Arbitrary Finite Domains"): a bijection of [0, samples) in constant memory.
 #include "worker/data/sampler.h"
 
 #include "base/check.h"

@@ -1,7 +1,7 @@
-// The order in which samples are visited: each epoch every sample once, by (seed, epoch) alone.
+// The order in which samples are visited: every sample once per epoch, as (seed, epoch) alone decide.
 //
-// Position p of the run is sample Permutation(seed, p / samples)[p % samples]: no state, no memory, any position at
-// once, so a resumed run or one of another world size sees the same data.
+// Position p of the run is sample Permutation(seed, p / samples)[p % samples]. There is no state, and any position can
+// be computed at once, so a resumed run or one of another world size sees the same data.
 #ifndef ZEROFLEET_WORKER_DATA_SAMPLER_H_
 #define ZEROFLEET_WORKER_DATA_SAMPLER_H_
 

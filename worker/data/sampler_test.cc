@@ -1,4 +1,4 @@
-// Every epoch is a permutation, by seed and epoch alone, and looks like a shuffle.
+// Every epoch is a permutation that depends on seed and epoch alone, and looks like a shuffle.
 #include "worker/data/sampler.h"
 
 #include <cmath>

@@ -24,7 +24,7 @@ class PlainReader : public TextReader {
   absl::StatusOr<size_t> ReadSome(std::span<char> into) override { return ReadFile(into); }
 };
 
-// gzip, also of several members one behind the other.
+// Reads gzip, also with several members one behind another.
 class GzipReader : public TextReader {
  public:
   explicit GzipReader(const TokenFile& file) : TextReader(file), input_(kInputBytes) {
@@ -48,7 +48,7 @@ class GzipReader : public TextReader {
         ZF_CHECK(inflateReset(&stream_) == Z_OK);
         between_ = false;
       }
-      // Without input there may be output left that had no room before.
+      // Even without input there may be output that had no room before.
       const int result = inflate(&stream_, Z_NO_FLUSH);
       if (result == Z_BUF_ERROR) return Damaged("ends in the middle");
       if (result != Z_OK && result != Z_STREAM_END) return Damaged("is damaged");
@@ -59,7 +59,7 @@ class GzipReader : public TextReader {
 
   std::vector<char> input_;
   z_stream stream_ = {};
-  bool between_ = false;  // members
+  bool between_ = false;  // between two members
 };
 
 class ZstdReader : public TextReader {
@@ -76,7 +76,7 @@ class ZstdReader : public TextReader {
       if (in_.pos == in_.size) {
         ZF_ASSIGN_OR_RETURN(const size_t got, ReadFile(input_));
         if (got == 0 && expected_ == 0) return size_t{0};
-        // What is left of a frame may need no more input.
+        // The rest of a frame may need no more input.
         if (got == 0 && flushed_) return Damaged("ends in the middle");
         in_ = {input_.data(), got, 0};
       }

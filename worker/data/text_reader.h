@@ -19,17 +19,17 @@ class TextReader {
   static std::unique_ptr<TextReader> Open(const TokenFile& file, Compression compression);
   virtual ~TextReader() = default;
 
-  // Bytes that it has put at the beginning of `into`: all of it but at the end of the text, where there are fewer.
-  // DataLoss, naming the file, for one that changes, cannot be read, or is not compressed as it should be.
+  // Fills `into` and returns the number of bytes, which is smaller than its size only at the end of the text. DataLoss,
+  // naming the file, if the file changes, cannot be read, or is not compressed as it should be.
   absl::StatusOr<size_t> Read(std::span<char> into);
-  // Bytes of the file that have been read, compressed as they are.
+  // Bytes of the file that have been read, before decompression.
   int64_t consumed() const { return consumed_; }
 
  protected:
   explicit TextReader(const TokenFile& file) : file_(file) {}
-  // As Read, but it may put fewer bytes there; none only at the end.
+  // Like Read, but may return fewer bytes anywhere; returns 0 only at the end.
   virtual absl::StatusOr<size_t> ReadSome(std::span<char> into) = 0;
-  // The next bytes of the file: as many as there are and fit.
+  // Reads the next bytes of the file, as many as there are and as fit.
   absl::StatusOr<size_t> ReadFile(std::span<char> into);
   absl::Status Damaged(const char* what) const;
 

@@ -29,18 +29,18 @@ constexpr size_t kKeyDigits = 32;
 constexpr char kAnswers[] = "assistant";
 constexpr char kMagic[9] = "ZFTOKENS";
 
-// Ends a file of tokens: one that was cut short has none, and one that was renamed has another key.
+// Ends a file of tokens: a file that was cut short has none, and a renamed one has another key.
 struct Trailer {
   char magic[8];
   uint32_t version, token_bytes;
   uint64_t tokens, documents, text_bytes;
-  uint64_t digest_high, digest_low;  // of the tokens
+  uint64_t digest_high, digest_low;  // digest of the tokens
   char key[kKeyDigits];
 };
 static_assert(sizeof(Trailer) == 88);
 constexpr uint32_t kVersion = 2;
 
-// The tokens in `path`, if they are there and whole.
+// The tokens in `path`, if the file is there and whole.
 std::optional<TextTokens> Find(const std::string& path, const std::string& key, bool marks) {
   absl::StatusOr<std::unique_ptr<TokenFile>> file = TokenFile::Open(path, /*keep_open=*/true);
   if (!file.ok() || (*file)->bytes() < static_cast<int64_t>(sizeof(Trailer))) return std::nullopt;
@@ -68,7 +68,7 @@ std::optional<TextTokens> Find(const std::string& path, const std::string& key, 
 
 using Write = std::function<absl::Status(std::span<const std::byte>)>;
 
-// Gives the tokens of `text`, and their trailer, to `write`.
+// Passes the tokens of `text`, and their trailer, to `write`.
 absl::Status WriteTokens(const TokenFile& text, const TokenFormat& format, const text::Tokenizer& tokenizer,
                          const text::ChatTemplate* chat, const TextOptions& options, bool answers, bool marks,
                          const std::string& key, const Write& write) {
@@ -109,7 +109,7 @@ absl::Status WriteTokens(const TokenFile& text, const TokenFormat& format, const
   return write(std::as_bytes(std::span(&trailer, 1)));
 }
 
-// Holds `path` until it goes, or nobody's lock where the file system has none.
+// Holds a lock on `path` as long as it lives; holds nothing if the file system has no locks.
 class MakersLock {
  public:
   static absl::StatusOr<std::unique_ptr<MakersLock>> Take(const std::string& path,
@@ -214,10 +214,10 @@ absl::StatusOr<TextTokens> TextTokenizer::Open(const TokenFile& text, const Toke
         text.path(),
         ": data.loss_on: assistant needs JSON lines of a \"prompt\" and a \"completion\", or of \"messages\""));
   }
-  // Without a digest the configuration does not say which tokenizer it is.
+  // If the configuration has no digest, it does not say which tokenizer the file must hold.
   if (digest_.empty()) ZF_RETURN_IF_ERROR(Load());
   const std::string& digest = digest_.empty() ? tokenizer_->digest() : digest_;
-  std::string chat;  // only lines can be chats
+  std::string chat;  // only JSON lines can be chats
   if (format.json_lines()) {
     ZF_ASSIGN_OR_RETURN(chat, LoadChat());
   }

@@ -1,7 +1,7 @@
-// Text files as files of token ids, which are made once and kept.
+// Files of token ids that are made from text files once and kept.
 //
-// They are kept under a digest of the text's file, of the tokenizer and of the token that ends a document, so that a
-// second start finds them. Any process may make them; one does, while others that share the directory wait for it.
+// They are kept under a digest of the text file, of the tokenizer and of the token that ends a document, so that a
+// second start finds them. Any process may make them: one does, while others that share the directory wait for it.
 #ifndef ZEROFLEET_WORKER_DATA_TEXT_TOKENS_H_
 #define ZEROFLEET_WORKER_DATA_TEXT_TOKENS_H_
 
@@ -22,53 +22,53 @@
 
 namespace zerofleet::data {
 
-// How text becomes tokens where it has to.
+// TextOptions::end_token for no token behind documents.
 inline constexpr int32_t kNoEndToken = -1;
 
 struct TextOptions {
   std::string
-      directory;  // where tokens are kept; made if there is none; empty: in memory, for as long as they are used
+      directory;  // where tokens are kept; created if missing; empty: tokens are kept in memory while they are used
   int threads = 1;
-  // A file's path, and which part of it has been read; may be null.
+  // Takes a file's path and the part of it, 0 to 1, that has been read; may be null.
   std::function<void(const std::string& path, double part)> progress;
   std::function<bool()> cancelled;   // may be null
-  std::optional<int32_t> end_token;  // behind each document: the tokenizer's own, another, or kNoEndToken
+  std::optional<int32_t> end_token;  // put behind each document; unset: the tokenizer's own; kNoEndToken: none
 };
 
 struct TextTokens {
   std::unique_ptr<TokenFile> file;
   TokenFormat format;
-  int64_t documents = 0, text_bytes = 0;  // of documents
-  bool marks = false;                     // ids have 4 bytes, with kUncounted and kEndsDocument (tokenize.h)
-  DigestBits digest;                      // of the tokens, when they were made
+  int64_t documents = 0, text_bytes = 0;  // bytes of the documents' text
+  bool marks = false;                     // ids have 4 bytes and may carry kUncounted and kEndsDocument (tokenize.h)
+  DigestBits digest;                      // digest of the tokens when they were made
 };
 
-// DataLoss, naming the file, if the tokens in `file` have another digest; Cancelled.
+// Reads the tokens in `file`. DataLoss, naming the file, if their digest is not `digest`; Cancelled.
 absl::Status VerifyTokens(const TokenFile& file, const TokenFormat& format, const DigestBits& digest,
                           const std::function<bool()>& cancelled);
 
-// What VerifyTokens says of a damaged file.
+// The error that VerifyTokens returns for a damaged file.
 absl::Status DamagedTokens(const TokenFile& file);
 
-// Bytes of an id in a file: 2 where the vocabulary fits, else 4.
+// Bytes of an id in a file: 2 if the vocabulary fits, else 4.
 int TokenBytes(int64_t vocab);
 
 class TextTokenizer {
  public:
-  // Takes data.tokenizer and data.tokenizer_digest. The tokenizer is loaded when it is first needed, unless it is
-  // `loaded` already.
+  // Uses data.tokenizer and data.tokenizer_digest. The tokenizer is loaded when it is first needed, unless `loaded` is
+  // given.
   TextTokenizer(const v1::DataConfig& config, TextOptions options, std::unique_ptr<text::Tokenizer> loaded = nullptr);
 
-  // The tokens of `text`, found or made. InvalidArgument, naming the key, for a tokenizer that cannot be loaded or is
-  // another than the configuration says; DataLoss, naming the file, for one that is not such text; ResourceExhausted if
-  // the tokens cannot be written; Cancelled.
+  // Returns the tokens of `text`, found or made. InvalidArgument, naming the key, if the tokenizer cannot be loaded or
+  // is not the one that the configuration names; DataLoss, naming the file, if the file is not such text;
+  // ResourceExhausted if the tokens cannot be written; Cancelled.
   //
-  // Ids are marked with data.loss_on: assistant, where DataLoss is for text that is not JSON lines, and with
-  // data.packing where lines may be chats.
+  // Ids are marked with data.loss_on: assistant, which allows only JSON lines (DataLoss otherwise), and with
+  // data.packing if lines may be chats.
   absl::StatusOr<TextTokens> Open(const TokenFile& text, const TokenFormat& format);
 
-  // What else than the text and the tokenizer makes the tokens of what was opened until now: "end token "</s>", chat
-  // template 0123..."; empty where nothing does.
+  // What, besides text and tokenizer, decided the tokens of everything opened so far: "end token "</s>", chat template
+  // 0123..."; empty if nothing did.
   std::string Makers() const;
 
   // The token that ends a text. Errors as Open's.
@@ -88,7 +88,7 @@ class TextTokenizer {
   const TextOptions options_;
   std::unique_ptr<text::Tokenizer> tokenizer_;
   std::optional<text::ChatTemplate> chat_;
-  std::string end_setting_;  // text::EndTokenSetting, once text was opened
+  std::string end_setting_;  // text::EndTokenSetting; set when text is first opened
 };
 
 }  // namespace zerofleet::data

@@ -26,7 +26,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// Bytes' letters are tokens, "ab" and "<end>" too.
+// The letters of bytes are tokens, and so are "ab" and "<end>".
 constexpr char kTokenizer[] =
     R"({"added_tokens":[{"id":4,"content":"<|endoftext|>","single_word":false,"lstrip":false,)"
     R"("rstrip":false,"normalized":false,"special":true}],)"
@@ -73,10 +73,10 @@ class TextTokensTest : public ::testing::Test {
   std::string directory_;
   v1::DataConfig config_;
   TextOptions options_;
-  std::string makers_;  // of what was opened last
+  std::string makers_;  // Makers() after the last Open
 };
 
-// Says c before what a user says, and a before an answer.
+// Puts c before a user's message, and a before any other.
 constexpr char kChatTemplate[] =
     "{% for m in messages %}{% if m.role == 'user' %}c{% else %}a{% endif %}{{ m.content }}{% endfor %}"
     "{% if add_generation_prompt %}a{% endif %}";
@@ -87,7 +87,7 @@ constexpr char kChat[] =
 TEST_F(TextTokensTest, AChatIsItsTemplatesText) {
   Write("chat_template.jinja", kChatTemplate);
   EXPECT_THAT(Ids(Write("a.jsonl", kChat)), ElementsAre(3, 1, 0, 3, 3, 0, 2, 4));
-  // Its tokens are another template's no more.
+  // With another template the kept tokens are not used.
   Write("chat_template.jinja", "{% for m in messages %}{{ m.content }}{% endfor %}");
   EXPECT_THAT(Ids(JoinPath(directory_, "a.jsonl")), ElementsAre(1, 3, 2, 4));
 }
@@ -137,11 +137,11 @@ TEST_F(TextTokensTest, AChatThatCannotBeReadIsRefusedByItsLine) {
     EXPECT_THAT(Error(Write("b.jsonl", absl::StrCat("{\"messages\": ", wrong, "}"))),
                 HasSubstr("b.jsonl: line 1: \"messages\" must be a list of objects that have a \"role\" each"));
   }
-  // The last answer is written otherwise than those before it.
+  // The template prints the last answer differently from those before it.
   Write("chat_template.jinja", "{% for m in messages %}{{ m.content }}{% if loop.last %}a{% endif %}{% endfor %}");
   config_.set_loss_on("assistant");
   EXPECT_THAT(Error(Write("c.jsonl", kChat)), HasSubstr("the chat template changes what stands before an answer"));
-  // The last answer is open where another is to follow, so that one ends behind the beginning of the next.
+  // The last answer stays open where another is to follow, so that one answer ends behind the beginning of the next.
   Write("chat_template.jinja",
         "{% for m in messages %}{{ m.content }}{% if not (loop.last and add_generation_prompt) %}c{% endif %}"
         "{% endfor %}");
@@ -183,7 +183,7 @@ TEST_F(TextTokensTest, ASecondStartFindsWhatTheFirstMade) {
   config_.set_tokenizer_digest(text::Tokenizer::Load(config_.tokenizer()).value()->digest());
   EXPECT_THAT(Ids(path), ElementsAre(2, 3, 4));
   EXPECT_THAT(Kept(), SizeIs(1));
-  ASSERT_TRUE(RemoveOne(config_.tokenizer()).ok());  // it is not needed any more
+  ASSERT_TRUE(RemoveOne(config_.tokenizer()).ok());  // the tokenizer is no longer needed
   EXPECT_THAT(Ids(path), ElementsAre(2, 3, 4));
 }
 
@@ -221,7 +221,7 @@ TEST_F(TextTokensTest, ProcessesThatShareADirectoryMakeThemOnce) {
   std::vector<std::thread> openers;
   for (int i = 0; i < 4; ++i) openers.emplace_back([&] { EXPECT_EQ(Open(path)->format.tokens, 100'001); });
   for (std::thread& opener : openers) opener.join();
-  EXPECT_EQ(began, 1);  // one round of one of them
+  EXPECT_EQ(began, 1);  // only one opener made the tokens, in one round
 }
 
 TEST_F(TextTokensTest, WithoutADirectoryTheyAreInMemory) {
@@ -264,7 +264,7 @@ TEST_F(TextTokensTest, CompressedTextIsText) {
   EXPECT_THAT(Ids(Write("a.jsonl.zst", Zstd("{\"text\":\"ab\"}\n"))), ElementsAre(2, 4));
   EXPECT_THAT(Ids(Write("b.jsonl.zst", Zstd("{\"text\":\"ab\"}\n") + Zstd("{\"text\":\"c\"}\n"))),
               ElementsAre(2, 4, 3, 4));
-  const std::string large(300'000, 'c');  // of more output than there is room for at once
+  const std::string large(300'000, 'c');  // more output than there is room for at once
   EXPECT_THAT(Ids(Write("large.txt.gz", Gzip(large))), SizeIs(300'001));
   EXPECT_THAT(Ids(Write("large.txt.zst", Zstd(large))), SizeIs(300'001));
 }

@@ -18,10 +18,10 @@
 namespace zerofleet::data {
 namespace {
 
-// The digest of a file's contents takes its first and last block and some between them.
+// The digest of a file's contents covers its first and last block and some in between.
 constexpr int64_t kDigestBlockBytes = 4096, kDigestBlocks = 16;
 
-// Without O_NONBLOCK opening a pipe would wait for somebody to write to it.
+// Without O_NONBLOCK, opening a pipe would wait for a writer.
 constexpr int kForReading = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 
 int64_t Nanoseconds(const struct timespec& time) { return time.tv_sec * 1'000'000'000 + time.tv_nsec; }
@@ -35,7 +35,7 @@ absl::Status Changed(const std::string& path, const std::string& how) {
   return absl::DataLossError(absl::StrCat(path, ": ", how, "; data files must not change while a run reads them"));
 }
 
-// Closes a descriptor that was opened for one read.
+// A descriptor for one read: the kept one, or one that is opened for it and closed.
 class Borrowed {
  public:
   Borrowed(int kept, const std::string& path)
@@ -52,7 +52,7 @@ class Borrowed {
   const int value_;
 };
 
-// Bytes read: fewer than asked for at the end of the file; -1 with errno.
+// Returns the number of bytes read, fewer than requested at the end of the file; -1 with errno.
 int64_t ReadUpTo(int descriptor, int64_t offset, std::span<std::byte> into) {
   size_t done = 0;
   while (done < into.size()) {
@@ -72,7 +72,7 @@ absl::StatusOr<std::string> DigestOfParts(const std::string& path, int descripto
   const int64_t blocks = std::min(kDigestBlocks, (bytes + kDigestBlockBytes - 1) / kDigestBlockBytes);
   const int64_t last = std::max<int64_t>(bytes - kDigestBlockBytes, 0);
   for (int64_t i = 0; i < blocks; ++i) {
-    // Evenly spaced, without the product of two large numbers.
+    // Blocks are evenly spaced; the order of operations avoids a product of two large numbers.
     const int64_t offset = i + 1 == blocks ? last : last / std::max<int64_t>(blocks - 1, 1) * i;
     const auto size = static_cast<size_t>(std::min(kDigestBlockBytes, bytes - offset));
     const int64_t got = ReadUpTo(descriptor, offset, std::span(block).first(size));
@@ -170,7 +170,7 @@ int64_t TokenFile::SkipHole(int64_t offset) const {
   const Borrowed descriptor(descriptor_, path_);
   const int64_t data = lseek(descriptor.get(), offset, SEEK_DATA);
   if (data >= 0) return data;
-  return errno == ENXIO ? bytes() : offset;  // no data after it; or a file system that does not tell
+  return errno == ENXIO ? bytes() : offset;  // ENXIO: no data after it; otherwise the file system cannot say
 }
 
 }  // namespace zerofleet::data

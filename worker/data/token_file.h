@@ -1,8 +1,8 @@
-// One data file, read with pread: never mapped, so that a file cut short under a run is an error with a name, not a
-// signal.
+// One data file, read with pread and never mapped, so that a file cut short during a run is an error that names it, not
+// a signal.
 //
 // A file must not change while a run reads it. Every read compares its size and time with those at opening; a new time
-// over the same bytes, as `touch` leaves behind, is accepted.
+// over the same bytes, as after `touch`, is accepted.
 #ifndef ZEROFLEET_WORKER_DATA_TOKEN_FILE_H_
 #define ZEROFLEET_WORKER_DATA_TOKEN_FILE_H_
 
@@ -21,14 +21,14 @@
 
 namespace zerofleet::data {
 
-// What a directory stands for where files are named: the regular files in it, links followed, sorted, without those
-// whose names begin with a dot. NotFound, DataLoss for what cannot be looked at, as a dangling link.
+// The files that a directory stands for where files are named: its regular files, links followed, sorted, without names
+// that begin with a dot. NotFound; DataLoss for an entry that cannot be examined, such as a dangling link.
 absl::StatusOr<std::vector<std::string>> DataFilesIn(const std::string& directory);
 
 class TokenFile {
  public:
-  // With `keep_open` the descriptor is kept; without, every read opens the file anew and checks that it is the same
-  // one. NotFound for a missing file and for one that is not a regular file.
+  // With `keep_open` the descriptor is kept; without it every read opens the file again and checks that it is the same
+  // file. NotFound for a missing file and for one that is not a regular file.
   static absl::StatusOr<std::unique_ptr<TokenFile>> Open(const std::string& path, bool keep_open);
   ~TokenFile();
   TokenFile(const TokenFile&) = delete;
@@ -36,23 +36,25 @@ class TokenFile {
 
   const std::string& path() const { return path_; }
   int64_t bytes() const { return info_.st_size; }
-  const std::string& head() const { return head_; }  // its first kFormatHeadBytes
+  const std::string& head() const { return head_; }  // the first kFormatHeadBytes bytes
 
-  // The digest of 16 blocks of 4 KiB, evenly spaced, the first and the last among them; of all where there are fewer.
+  // The digest of 16 blocks of 4 KiB, evenly spaced and including the first and the last; of the whole file if it has
+  // fewer blocks.
   const std::string& digest() const { return digest_; }
-  // The same of its first `bytes` bytes, as if there were no more.
+  // The digest that the file would have if it ended after `bytes` bytes.
   absl::StatusOr<std::string> DigestOfBeginning(int64_t bytes) const;
 
-  // Device, inode, size, times and a digest of parts of the contents: what a result about this file is cached under.
+  // Device, inode, size, times and a digest of parts of the contents: the key under which results about this file are
+  // cached.
   std::string Identity() const;
 
-  // Size, time and digest: equal on every machine that sees the same file.
+  // Size, time and digest; equal on every machine that sees the same file.
   std::string Contents() const;
 
   // Fills `into` from `offset`. DataLoss, naming the file, if it has changed or cannot be read. Thread-safe.
   absl::Status Read(int64_t offset, std::span<std::byte> into) const;
 
-  // The first byte at or after `offset` that is not in a hole, or bytes(); holes read as zeros.
+  // The offset of the first byte at or after `offset` that is not in a hole, or bytes(). Holes read as zeros.
   int64_t SkipHole(int64_t offset) const;
 
  private:
@@ -61,7 +63,7 @@ class TokenFile {
 
   const std::string path_;
   const struct stat info_;
-  int descriptor_ = -1;  // -1: opened for each read
+  int descriptor_ = -1;  // -1: the file is opened for each read
   std::string head_, digest_;
   mutable std::atomic<int64_t> modified_ns_{0};  // the latest time at which the contents were seen unchanged
 };

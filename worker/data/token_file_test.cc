@@ -19,13 +19,13 @@ class TokenFileTest : public testing::TestWithParam<bool> {
   void SetUp() override { Write(std::string(200000, 'a')); }
   void TearDown() override { ASSERT_TRUE(RemoveTree(path_).ok()); }
 
-  // In place: the same inode.
+  // Writes in place, so that the inode stays.
   void Write(const std::string& contents, int64_t at = 0) {
     const int descriptor = open(path_.c_str(), O_WRONLY | O_CREAT, 0600);
     ASSERT_EQ(pwrite(descriptor, contents.data(), contents.size(), at), static_cast<ssize_t>(contents.size()));
     close(descriptor);
   }
-  // Another time than any before, whatever the clock's grain.
+  // Sets a time that the file never had, whatever the clock's resolution.
   void Touch() {
     const struct timespec times[2] = {{++seconds_, 0}, {seconds_, 0}};
     ASSERT_EQ(utimensat(AT_FDCWD, path_.c_str(), times, 0), 0);
@@ -80,7 +80,7 @@ TEST_P(TokenFileTest, IdentityFollowsTheContents) {
   EXPECT_NE(before, touched);
   Write("b", 199999);
   --seconds_;
-  Touch();  // as a copy that keeps times would leave it
+  Touch();  // as after a copy that keeps times
   EXPECT_NE(TokenFile::Open(path_, GetParam()).value()->Identity(), touched);
 }
 
@@ -89,7 +89,7 @@ TEST_P(TokenFileTest, HolesAreFound) {
   auto file = TokenFile::Open(path_, GetParam()).value();
   EXPECT_EQ(file->SkipHole(0), 0);
   const int64_t next = file->SkipHole(int64_t{1} << 30);
-  EXPECT_TRUE(next == file->bytes() || next == int64_t{1} << 30) << next;  // some file systems do not tell
+  EXPECT_TRUE(next == file->bytes() || next == int64_t{1} << 30) << next;  // some file systems report no holes
 }
 
 INSTANTIATE_TEST_SUITE_P(KeptOpenOrNot, TokenFileTest, testing::Bool());

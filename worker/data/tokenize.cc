@@ -1,4 +1,4 @@
-// Rounds of blocks: read in order, encoded by all threads, given on in order; see tokenize.h.
+// Rounds of blocks, which are read in order, encoded by all threads, and passed on in order; see tokenize.h.
 #include "worker/data/tokenize.h"
 
 #include <algorithm>
@@ -21,19 +21,20 @@ namespace zerofleet::data {
 namespace {
 
 constexpr size_t kBlockBytes = 256 * 1024, kBlocksPerThread = 8;
-// What is encoded as one, because it is one line or cannot be cut, takes some twenty times its size in memory.
+// A text that is encoded in one piece, because it is one line or cannot be cut, takes some twenty times its size in
+// memory.
 constexpr size_t kLongestLine = size_t{64} << 20, kLongestUncut = size_t{256} << 20;
 constexpr char kTextKey[] = "text", kPromptKey[] = "prompt", kCompletionKey[] = "completion";
 constexpr char kMessagesKey[] = "messages", kRoleKey[] = "role", kAssistant[] = "assistant";
-// What a template takes for today, so that a file has the same tokens on every day: 26 July 2024, which Llama 3's
-// templates name where they are given no date.
+// The date that templates take for today, so that a file has the same tokens on every day: 26 July 2024, which Llama
+// 3's templates print where they are given no date.
 constexpr std::time_t kDayOfChats = 1721952000;
 
 bool HasRole(const nlohmann::ordered_json& message) {
   return message.is_object() && message.contains(kRoleKey) && message[kRoleKey].is_string();
 }
 
-// The text that ends at each of a chat's messages, of which a part may be an answer's.
+// A chat's text, and which parts of it are answers.
 struct ChatText {
   std::string text;
   struct Answer {
@@ -42,8 +43,8 @@ struct ChatText {
   std::vector<Answer> answers;
 };
 
-// An answer is what the template puts behind the messages before it, with the beginning of an answer, and up to its own
-// end.
+// An answer begins where the template, given the messages before it, has printed the beginning of an answer, and ends
+// with the answer's own end.
 absl::StatusOr<ChatText> RenderChat(const text::ChatTemplate& chat, const nlohmann::ordered_json& messages) {
   ChatText result;
   ZF_ASSIGN_OR_RETURN(result.text, chat.Render(messages, /*answer=*/false, kDayOfChats));
@@ -71,14 +72,14 @@ absl::StatusOr<ChatText> RenderChat(const text::ChatTemplate& chat, const nlohma
 struct Block {
   std::string text;
   int64_t first_line = 1;
-  bool ends_document = false;  // of text
+  bool ends_document = false;  // for text only
 
   std::vector<int32_t> ids;
   int64_t documents = 0, text_bytes = 0;
   absl::Status status;
 };
 
-// Cuts a file where its parts can be encoded alone.
+// Cuts a file into blocks that can be encoded separately.
 class BlockReader {
  public:
   BlockReader(const TokenFile& file, const TokenFormat& format, const text::Tokenizer& tokenizer)
@@ -146,7 +147,7 @@ class Encoder {
           const TokenizeOptions& options)
       : file_(file), json_lines_(format.json_lines()), tokenizer_(tokenizer), options_(options) {}
 
-  // Any thread, each its own block.
+  // Called from any thread, each with its own block.
   void Encode(Block& block) const { block.status = json_lines_ ? EncodeLines(block) : EncodeText(block); }
 
  private:
@@ -184,7 +185,7 @@ class Encoder {
     return absl::OkStatus();
   }
 
-  // Each of the two is encoded by itself: where one ends is where counting begins.
+  // Prompt and completion are encoded separately, so that counting begins exactly where the completion does.
   absl::Status EncodeAnswer(const nlohmann::json& document, Block& block) const {
     for (const char* key : {kPromptKey, kCompletionKey}) {
       if (document.is_object() && document.contains(key) && document[key].is_string()) continue;
@@ -243,7 +244,8 @@ class Encoder {
     if (options_.end_token) block.ids.push_back(*options_.end_token | (options_.marks ? kEndsDocument : 0));
   }
 
-  // The template has ended the last message: the token behind the document, which packing needs, does not count.
+  // Ends a chat's document. The template has already ended the last message, so the token behind the document, which
+  // packing needs, does not count.
   void EndChat(Block& block) const {
     End(block);
     if (options_.end_token && options_.marks) block.ids.back() |= kUncounted;

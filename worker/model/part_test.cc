@@ -112,7 +112,7 @@ TEST(ModelSpec, RefusesPartsThatDoNotDivideAndSaysWhatFits) {
   const absl::Status status = ModelSpec::Create(TestModelConfig(2, 24, 6, 9, 53), {0, 4}).status();
   EXPECT_THAT(std::string(status.message()), HasSubstr("parallel.tensor: cannot be 4 with model.heads 6"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("1, 2, 3, 6 fit"));
-  // Of 6 rows in four parts of 2, the fourth part would have padding alone.
+  // Four parts of a vocabulary of 6 have 2 rows each: the fourth would have padding alone.
   EXPECT_FALSE(ModelSpec::Create(TestModelConfig(2, 24, 4, 9, 6), {0, 4}).ok());
 }
 

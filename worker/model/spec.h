@@ -108,7 +108,7 @@ class ModelSpec {
   double FrozenFlopsPerToken(const Declaration& block, int64_t context) const;
   // Adds a unit of adapters for each block, and freezes all other units.
   void AddAdapters(const std::string& prefix, const std::vector<DeclaredTensor>& tensors);
-  // Units are added in order, and tensors in order to the last unit.
+  // Units are added in the order of the table; each tensor is added to the last unit.
   void AddUnit(std::string name, UnitKind kind, const std::string& prefix, const std::vector<DeclaredTensor>& tensors);
   void AddTensor(std::string name, const DeclaredTensor& tensor);
 
