@@ -13,7 +13,7 @@
 namespace zerofleet::text {
 namespace {
 
-// Longer ones are no tokens; the time for a byte of text is bounded by the number of lengths.
+// The longest content of an added token. The time per byte of text is bounded by the number of different lengths.
 constexpr size_t kMaxAddedTokenBytes = 1024;
 
 absl::StatusOr<bool> TokenFlag(const nlohmann::json& entry, const char* key) {
@@ -45,7 +45,7 @@ absl::StatusOr<AddedToken> ParseAddedToken(const nlohmann::json& entry) {
   return token;
 }
 
-// The character that ends at `end`, which must be above 0, and where it begins.
+// The character that ends at `end`, which must be above 0; `begin` becomes its beginning.
 Character CharacterBefore(std::string_view text, size_t end, size_t& begin) {
   begin = end - 1;
   while (begin > 0 && (static_cast<uint8_t>(text[begin]) & 0xC0) == 0x80) --begin;

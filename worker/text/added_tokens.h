@@ -1,4 +1,4 @@
-// Tokens that are found in a text before anything else is done to it: a tokenizer.json's `added_tokens`.
+// Tokens that are found in a text before anything else happens to it: the `added_tokens` of a tokenizer.json.
 #ifndef ZEROFLEET_WORKER_TEXT_ADDED_TOKENS_H_
 #define ZEROFLEET_WORKER_TEXT_ADDED_TOKENS_H_
 
@@ -20,28 +20,29 @@ struct AddedToken {
   bool single_word, lstrip, rstrip, normalized, special;
 };
 
-// InvalidArgument that names the entry. Null gives none.
+// InvalidArgument, naming the entry, if one is malformed. A null `list` gives no tokens.
 absl::StatusOr<std::vector<AddedToken>> ParseAddedTokens(const nlohmann::json& list);
 
-// A part of a text: an added token's if `token` is not null.
+// A part of a text; an added token's if `token` is not null.
 struct AddedTokenPart {
   const AddedToken* token;
   size_t begin, end;
 };
 
-// Finds the leftmost and of these the longest token, again and again.
+// Finds the leftmost token, the longest of those that begin there, and so on behind it.
 class AddedTokenFinder {
  public:
-  // Finds `token`, which must outlive this, where its content, normalized, is `content`.
+  // Makes Split find `token`, which must outlive this, wherever `content`, its normalized content, occurs.
   void Add(const AddedToken& token, std::string content);
-  // `text`, in order and without gaps but for the tokens that rstrip and the next one both claim.
+  // Returns the parts of `text` in order and without gaps; they overlap only where one token's rstrip and the next
+  // token claim the same white space.
   std::vector<AddedTokenPart> Split(std::string_view text) const;
 
  private:
   const AddedToken* LongestAt(std::string_view text, size_t at, size_t& bytes) const;
 
   absl::flat_hash_map<std::string, const AddedToken*> tokens_;
-  // By first byte: the lengths that occur, longest first.
+  // Indexed by first byte: the lengths that occur, longest first.
   std::array<std::vector<size_t>, 256> lengths_;
 };
 

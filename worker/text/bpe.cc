@@ -16,7 +16,7 @@
 namespace zerofleet::text {
 namespace {
 
-// Up to here looking at every pair for each merge is faster than a heap.
+// Up to this number of symbols, looking at every pair for each merge is faster than a heap.
 constexpr size_t kScannedSymbols = 16;
 
 absl::Status BadModel(const std::string& what) { return absl::InvalidArgumentError(absl::StrCat("model.", what)); }
@@ -151,7 +151,7 @@ const BpeModel::Merge* BpeModel::Find(int32_t left, int32_t right) const {
 std::vector<int32_t> BpeModel::Symbols(std::string_view word) const {
   std::vector<int32_t> symbols;
   symbols.reserve(word.size());
-  bool unknown = false;  // an unknown token waits for whether more are fused to it
+  bool unknown = false;  // an unknown token is pending, since others may be fused to it
   for (size_t at = 0; at < word.size();) {
     const std::string_view character = word.substr(at, CharacterAt(word, at).bytes);
     at += character.size();
@@ -164,7 +164,7 @@ std::vector<int32_t> BpeModel::Symbols(std::string_view word) const {
     }
     auto byte_id = [&](char c) { return byte_ids_[static_cast<uint8_t>(c)]; };
     if (!byte_ids_.empty() && std::ranges::all_of(character, [&](char c) { return byte_id(c) >= 0; })) {
-      // The unknown token before them goes on waiting: so do Hugging Face's tokenizers.
+      // A pending unknown token stays pending, as in Hugging Face's tokenizers.
       for (char c : character) symbols.push_back(byte_id(c));
       continue;
     }
@@ -176,10 +176,10 @@ std::vector<int32_t> BpeModel::Symbols(std::string_view word) const {
   return symbols;
 }
 
-// Ranks are looked up once a pair: a merge changes those beside it alone.
+// Looks up the rank of each pair once: a merge changes only the pairs beside it.
 void BpeModel::MergeByScan(std::vector<int32_t>& symbols) const {
   size_t count = symbols.size();
-  std::array<Merge, kScannedSymbols> merges;  // of each symbol with the one behind it
+  std::array<Merge, kScannedSymbols> merges;  // each symbol's merge with the next symbol
   const auto look_up = [&](size_t at) {
     const Merge* merge = at + 1 < count ? Find(symbols[at], symbols[at + 1]) : nullptr;
     merges[at] = merge == nullptr ? Merge{INT32_MAX, -1} : *merge;

@@ -16,21 +16,21 @@ namespace zerofleet::text {
 // Immutable, and so usable by many threads.
 class BpeModel {
  public:
-  // From `model` of a tokenizer.json; InvalidArgument that names the field, or what is not supported.
+  // Reads the `model` of a tokenizer.json. InvalidArgument names the field that is malformed or not supported.
   static absl::StatusOr<BpeModel> Parse(const nlohmann::json& model);
 
-  // From the tokens of a tiktoken ranks file by their ranks, which are the ids: two symbols are merged where both
-  // together are a token, that of the lowest rank first. Tokens are in the alphabet of byte_level.h. InvalidArgument if
-  // one occurs twice.
+  // Makes a model from the tokens of a tiktoken ranks file, which are ordered by rank; ranks are the ids. Two symbols
+  // are merged if together they are a token, the lowest rank first. Tokens are in the alphabet of byte_level.h.
+  // InvalidArgument if one occurs twice.
   static absl::StatusOr<BpeModel> FromRanks(const std::vector<std::string>& tokens);
 
   // Appends the ids of `word`, which must be UTF-8. O(n log n) in its length.
   void Encode(std::string_view word, std::vector<int32_t>& ids) const;
-  // The same of the characters that stand for `bytes` (byte_level.h).
+  // Appends the ids of the characters that stand for `bytes` (byte_level.h).
   void EncodeBytes(std::string_view bytes, std::vector<int32_t>& ids) const;
   // Whether EncodeBytes has a symbol for each byte.
   bool knows_every_byte() const { return !byte_symbols_.empty(); }
-  // -1 where it is not in the vocabulary.
+  // The id of `token`; -1 if it is not in the vocabulary.
   int32_t IdOf(std::string_view token) const;
   const absl::flat_hash_map<std::string, int32_t>& vocab() const { return vocab_; }
 
@@ -52,7 +52,7 @@ class BpeModel {
   absl::flat_hash_map<std::string, int32_t> vocab_;
   absl::flat_hash_map<uint64_t, Merge> merges_;  // key: left id in the high half, right id in the low one
   int32_t unknown_ = -1;
-  std::vector<int32_t> byte_ids_;  // of "<0x00>" to "<0xFF>", -1 where there is none; empty without byte_fallback
+  std::vector<int32_t> byte_ids_;  // ids of "<0x00>" to "<0xFF>", -1 for a missing one; empty without byte_fallback
   // The ids of the characters that stand for bytes; empty unless all are in the vocabulary.
   std::vector<int32_t> byte_symbols_;
   bool fuse_unknown_ = false, ignore_merges_ = false;

@@ -19,10 +19,10 @@ namespace {
 
 constexpr int32_t kMaxTokenId = 1 << 24;
 
-// What GPT-2, Llama 2, Llama 3, Gemma and ChatML call the token that ends a text.
+// The names that GPT-2, Llama 2, Llama 3, Gemma and ChatML give to the token that ends a text.
 constexpr const char* kEndNames[] = {"<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>", "<|im_end|>"};
 
-// A token that is found before the text is split must not reach over a place where the text is cut.
+// Whether a token, found before the text is split, could extend over a place where the text is cut.
 bool MayCrossANewline(const AddedToken& token) {
   return absl::StrContains(token.content, '\n') ||
          (token.lstrip && !token.content.empty() && absl::ascii_isalpha(token.content.front()));
@@ -73,7 +73,7 @@ absl::Status BpeTokenizer::ParseParts(const nlohmann::json& file) {
     return absl::InvalidArgumentError("model: is missing; a tokenizer.json has one");
   }
   const nlohmann::json& model = file["model"];
-  // Files of before 2021 leave out the type of BPE.
+  // Files from before 2021 leave out the type, BPE.
   const nlohmann::json type = Part(model, "type");
   if (!type.is_null() && type != "BPE") {
     return absl::InvalidArgumentError(
@@ -99,11 +99,12 @@ absl::Status BpeTokenizer::AddTokens() {
   };
   for (const auto& [content, id] : model_.vocab()) ZF_RETURN_IF_ERROR(add(id, content, false));
   for (AddedToken& token : added_) {
-    // What the model knows keeps the model's id.
+    // A token in the model's vocabulary keeps the model's id.
     if (const int32_t id = model_.IdOf(token.content); id >= 0) token.id = id;
     std::string content = token.content;
     if (token.normalized && normalizer_ != nullptr) ZF_RETURN_IF_ERROR(normalizer_(content));
-    ZF_RETURN_IF_ERROR(add(token.id, content, token.special));  // it decodes to its normalized text, as theirs does
+    ZF_RETURN_IF_ERROR(
+        add(token.id, content, token.special));  // as in Hugging Face's tokenizers, it decodes to its normalized text
     (token.normalized ? normalized_finder_ : raw_finder_).Add(token, std::move(content));
   }
   const auto count = static_cast<int32_t>(tokens_.size());
@@ -148,7 +149,7 @@ absl::Status BpeTokenizer::ParsePostProcessor(const nlohmann::json& object, cons
   auto bad = [&](const std::string& what) { return absl::InvalidArgumentError(absl::StrCat(where, ": ", what)); };
   if (!object.is_object() || !object.contains("type") || !object["type"].is_string()) return bad("has no type");
   const std::string type = object["type"].get<std::string>();
-  if (type == "ByteLevel") return absl::OkStatus();  // it changes offsets alone
+  if (type == "ByteLevel") return absl::OkStatus();  // it changes only offsets
   if (type == "TemplateProcessing") return ParseTemplate(object, where);
   if (type != "Sequence") return bad(absl::StrCat("type '", type, "' is not supported"));
   if (!object.contains("processors") || !object["processors"].is_array()) return bad("processors: must be a list");
@@ -203,7 +204,7 @@ void BpeTokenizer::EncodeWords(std::string_view part, std::vector<int32_t>& ids)
     cache.Put(word, std::span(ids).subspan(before));
   };
   for (size_t at = 0; at < part.size();) {
-    // A digit that stands alone ends what is before it.
+    // A digit that becomes a piece of its own ends the piece before it.
     size_t end = part.size();
     if (words_.digits_alone) {
       end = FirstNumeric(part, at);

@@ -21,16 +21,17 @@ namespace zerofleet::text {
 
 class BpeTokenizer : public Tokenizer {
  public:
-  // InvalidArgument that names the part of `json` that is malformed or not supported. `config` is the text of a
-  // tokenizer_config.json; empty: there is none.
+  // InvalidArgument names the part of `json` that is malformed or not supported. `config` is the text of a
+  // tokenizer_config.json; empty if there is none.
   static absl::StatusOr<std::unique_ptr<BpeTokenizer>> Parse(std::string_view json, std::string_view config = "");
 
-  // From a tiktoken ranks file (tiktoken.h) of this name. Special tokens are found in a text as those of a
-  // tokenizer.json are; `special` puts none around it. InvalidArgument for what is malformed or not known.
+  // Reads a tiktoken ranks file (tiktoken.h) with this name. Its special tokens are found in a text as those of a
+  // tokenizer.json are; Encode's `special` puts none around a text. InvalidArgument for contents that are malformed or
+  // an unknown encoding.
   static absl::StatusOr<std::unique_ptr<BpeTokenizer>> ParseRanks(std::string_view contents, std::string_view name);
 
   int64_t vocab() const override { return static_cast<int64_t>(tokens_.size()); }
-  // The config's eos_token, or else the first of the names that tokenizers give it.
+  // The config's eos_token, or else the first known name of such a token in the vocabulary.
   std::optional<int32_t> end_of_text() const override { return end_of_text_; }
   const std::string& digest() const override { return digest_; }
   // Bytes that are not UTF-8 become U+FFFD.
@@ -44,10 +45,10 @@ class BpeTokenizer : public Tokenizer {
   absl::Status FindEndOfText(std::string_view config);
   absl::Status ParsePostProcessor(const nlohmann::json& object, const std::string& where);
   absl::Status ParseTemplate(const nlohmann::json& object, const std::string& where);
-  // Appends the ids of a part of the text without tokens that are found before it is normalized.
+  // Appends the ids of a part of the text in which no tokens are to be found before it is normalized.
   absl::Status EncodePart(std::string part, bool first, std::vector<int32_t>& ids) const;
   absl::Status EncodeNormalized(std::string part, bool first, std::vector<int32_t>& ids) const;
-  // The same where a scanner finds the words and their bytes are the symbols.
+  // Appends the ids of a part whose words a scanner finds and whose symbols are bytes.
   void EncodeWords(std::string_view part, std::vector<int32_t>& ids) const;
 
   BpeModel model_;
@@ -55,15 +56,15 @@ class BpeTokenizer : public Tokenizer {
   AddedTokenFinder raw_finder_, normalized_finder_;
   Normalizer normalizer_;
   PreTokenizer pre_tokenizer_;
-  ByteLevelWords words_;  // what pre_tokenizer_ does, where it has a scanner
+  ByteLevelWords words_;  // does what pre_tokenizer_ does, if there is a scanner for it
   uint64_t cache_owner_ = WordCache::NewOwner();
   Decoder decoder_;
-  std::vector<int32_t> before_, after_;  // what the post-processor puts around a text
+  std::vector<int32_t> before_, after_;  // ids that the post-processor puts around a text
   struct Token {
     std::string content;
     bool known, special;
   };
-  std::vector<Token> tokens_;  // by id; those between others may be unknown
+  std::vector<Token> tokens_;  // indexed by id; ids between others may be unknown
   std::optional<int32_t> end_of_text_;
   std::string digest_;
   bool cuts_behind_newlines_ = false;

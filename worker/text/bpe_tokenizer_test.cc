@@ -1,5 +1,5 @@
-// Held to what Hugging Face's tokenizers give for the same files (tests/oracle/make_tokenizer_fixtures.py), and what is
-// refused.
+// Compares with Hugging Face's tokenizers on the same files (tests/oracle/make_tokenizer_fixtures.py), and checks what
+// is refused.
 #include "worker/text/bpe_tokenizer.h"
 
 #include <string>
@@ -41,7 +41,7 @@ TEST_P(TokenizerOracleTest, IdsAndTextsAreTheirs) {
   }
 }
 
-// Files of other kinds, as their libraries have them (tests/oracle/make_tokenizer_fixtures.py).
+// Compares tokenizer files of other kinds with their own libraries (tests/oracle/make_tokenizer_fixtures.py).
 class TokenizerFileOracleTest : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
@@ -95,7 +95,7 @@ TEST(TokenizerFileTest, OthersAreRefusedByName) {
 
 INSTANTIATE_TEST_SUITE_P(Files, TokenizerOracleTest, ::testing::Values("gpt2", "llama3", "llama2", "metaspace"));
 
-// Wherever a text is cut where it may be, its parts have the ids of the whole.
+// Wherever a text is cut at a permitted place, its parts have the ids of the whole.
 TEST_P(TokenizerOracleTest, CutsChangeNothing) {
   std::string text;
   for (const nlohmann::json& example : fixture_["cases"]) {

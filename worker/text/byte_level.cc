@@ -1,4 +1,4 @@
-// Printable bytes stand for themselves, the others for 256 and above in order; see byte_level.h.
+// Printable bytes are their own characters, the others are numbered from 256 on in order; see byte_level.h.
 #include "worker/text/byte_level.h"
 
 #include <array>

@@ -7,9 +7,9 @@
 
 namespace zerofleet::text {
 
-// The characters of `bytes`, in UTF-8.
+// The characters that stand for `bytes`, in UTF-8.
 std::string ToByteLevel(std::string_view bytes);
-// Appends the bytes of `characters`; false, with nothing appended, if one stands for no byte.
+// Appends the bytes for which `characters` stand; false, with nothing appended, if one stands for no byte.
 bool FromByteLevel(std::string_view characters, std::string& bytes);
 
 }  // namespace zerofleet::text

@@ -1,4 +1,4 @@
-// A walk from unit to unit, none of which is trusted to lie in the array; see charsmap.h.
+// A walk from unit to unit, each of which is checked to lie in the array; see charsmap.h.
 #include "worker/text/charsmap.h"
 
 #include <cstring>

@@ -1,4 +1,5 @@
-// The normalization of a sentencepiece model: a double array of what is replaced (Darts-clone's layout), and texts.
+// The normalization of a sentencepiece model: a double array that maps the texts to replace (Darts-clone's layout), and
+// their replacements.
 #ifndef ZEROFLEET_WORKER_TEXT_CHARSMAP_H_
 #define ZEROFLEET_WORKER_TEXT_CHARSMAP_H_
 
@@ -13,11 +14,11 @@ namespace zerofleet::text {
 
 class Charsmap {
  public:
-  // `blob` is a precompiled_charsmap: the array's size in bytes, the array, and texts that end with NUL. Empty: maps
-  // nothing. InvalidArgument for one that is cut short.
+  // `blob` is a precompiled_charsmap: the array's size in bytes, the array, and replacements that end with NUL. An
+  // empty one maps nothing. InvalidArgument for one that is cut short.
   static absl::StatusOr<Charsmap> Parse(std::string_view blob);
 
-  // What the longest beginning of `text` that is replaced becomes, and its bytes; no bytes if none is.
+  // The replacement of the longest replaceable prefix of `text`, and the prefix's length; 0 bytes if there is none.
   struct Match {
     std::string_view replacement;
     size_t bytes = 0;

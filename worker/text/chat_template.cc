@@ -1,4 +1,4 @@
-// Where templates are, and what they are given; see chat_template.h.
+// Where templates are found, and which variables they get; see chat_template.h.
 #include "worker/text/chat_template.h"
 
 #include <utility>
@@ -18,7 +18,7 @@ constexpr const char* kTemplateKey = "chat_template";
 constexpr const char* kSpecialKeys[] = {"bos_token", "eos_token", "unk_token", "pad_token",
                                         "sep_token", "cls_token", "mask_token"};
 
-// The template that is called `default` among several, or the only one.
+// The template named `default` among several, or the only one.
 absl::StatusOr<std::string> SourceIn(const nlohmann::json& config) {
   if (!config.is_object() || !config.contains(kTemplateKey)) return std::string();
   const nlohmann::json& given = config[kTemplateKey];

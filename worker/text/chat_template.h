@@ -1,4 +1,4 @@
-// A tokenizer's chat template: messages as the text that its model was trained on.
+// A tokenizer's chat template, which turns messages into the text format that its model was trained on.
 #ifndef ZEROFLEET_WORKER_TEXT_CHAT_TEMPLATE_H_
 #define ZEROFLEET_WORKER_TEXT_CHAT_TEMPLATE_H_
 
@@ -12,7 +12,7 @@
 
 namespace zerofleet::text {
 
-// The file of a template beside the tokenizer's, where it is not in tokenizer_config.json.
+// The template's file beside the tokenizer's, if it is not in tokenizer_config.json.
 inline constexpr char kChatTemplateFile[] = "chat_template.jinja";
 
 class ChatTemplate {
@@ -20,17 +20,17 @@ class ChatTemplate {
   // The template of `tokenizer`, a value of data.tokenizer. NotFound if it has none; other errors name the file, and
   // the line of a template that is not supported.
   static absl::StatusOr<ChatTemplate> Load(const std::string& tokenizer);
-  // The same of the files' contents; `source` may be empty.
+  // Makes a template from the files' contents; `source` may be empty.
   static absl::StatusOr<ChatTemplate> Parse(std::string_view source, std::string_view config);
 
-  // `messages`: a list of objects with `role` and `content`, and what else the template reads. `answer`: with the
-  // beginning of the assistant's answer behind them. Errors name the line of the template.
+  // `messages` is a list of objects with `role` and `content`, and whatever else the template reads. With `answer` the
+  // text ends with the beginning of the assistant's answer. Errors name the line of the template.
   absl::StatusOr<std::string> Render(const nlohmann::ordered_json& messages, bool answer, std::time_t now) const;
 
-  // Which template it is: a digest of what makes it.
+  // A digest that identifies the template.
   const std::string& digest() const { return digest_; }
 
-  // What stands behind an answer of the assistant; empty if that cannot be told.
+  // The text that the template puts behind an answer of the assistant; empty if it cannot be determined.
   std::string EndOfAnswer(std::time_t now) const;
 
  private:
@@ -38,7 +38,7 @@ class ChatTemplate {
       : template_(std::move(body)), specials_(std::move(specials)), digest_(std::move(digest)) {}
 
   jinja::Template template_;
-  jinja::Value::Dict specials_;  // bos_token and others of its config
+  jinja::Value::Dict specials_;  // bos_token and others from the config
   std::string digest_;
 };
 

@@ -1,4 +1,4 @@
-// Which template a tokenizer has, and what a chat becomes.
+// Which template a tokenizer has, and the text that a chat becomes.
 #include "worker/text/chat_template.h"
 
 #include "gtest/gtest.h"

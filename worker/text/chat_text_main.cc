@@ -1,5 +1,5 @@
-// For tests/oracle/check_chat_templates.py: reads a JSON list of {"template", "variables"} and prints, as a line of
-// JSON each, what the template prints: a text, or {"error": what is wrong}.
+// For tests/oracle/check_chat_templates.py: reads a JSON list of {"template", "variables"} and prints the result of
+// each as a line of JSON: a text, or {"error": message}.
 #include <cstdio>
 
 #include "base/file.h"

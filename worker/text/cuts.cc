@@ -1,8 +1,8 @@
-// The steps of tokenizers that people have; see cuts.h.
+// The steps of common tokenizers; see cuts.h.
 //
-// A newline there is a piece of its own, or ends one, in each of these expressions: behind a visible character it is
-// the whole run of white space, so that neither `\s+(?!\S)` nor `\s*[\r\n]+` ends elsewhere than at the end of a text,
-// and a letter joins only to what is no newline.
+// In each of the expressions below, a newline at such a place is a piece of its own, or ends one: behind a visible
+// character it is the whole run of white space, so that neither `\s+(?!\S)` nor `\s*[\r\n]+` can end anywhere but at
+// the end of a text, and a letter never joins a newline.
 #include "worker/text/cuts.h"
 
 #include <algorithm>
@@ -13,14 +13,14 @@
 namespace zerofleet::text {
 namespace {
 
-// What a step does to the place of a cut.
+// What a step does at the place of a cut.
 enum class AtCut { kUnknown, kNothing, kDivides };
 
 // Expressions that match neither a newline nor a letter.
 constexpr std::string_view kElsewhere[] = {R"(\p{N}{1,3})", "[一-龥぀-ゟ゠-ヿ]+"};
 
-// What GPT-2, Llama 3 (cl100k), Qwen, gpt-oss (o200k) and DeepSeek V3 split by. Files write a newline as it is or as an
-// escape.
+// The expressions by which GPT-2, Llama 3 (cl100k), Qwen, gpt-oss (o200k) and DeepSeek V3 split. Files write a newline
+// as it is or as an escape.
 constexpr std::string_view kDividing[] = {
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)",
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
@@ -74,7 +74,8 @@ AtCut OfPreTokenizer(const nlohmann::json& step) {
   return all;
 }
 
-// Normal forms change neither side of a newline behind ASCII and before a letter.
+// Whether a normalizer leaves cuts valid. Normal forms do: they change neither side of a newline behind ASCII and
+// before a letter.
 bool LeavesCuts(const nlohmann::json& normalizer) {
   if (normalizer.is_null()) return true;
   const std::string type = TypeOf(normalizer);

@@ -1,4 +1,4 @@
-// Where a text can be cut without changing its ids, so that parts of it can be encoded at the same time.
+// Where a text can be cut without changing its ids, so that its parts can be encoded in parallel.
 #ifndef ZEROFLEET_WORKER_TEXT_CUTS_H_
 #define ZEROFLEET_WORKER_TEXT_CUTS_H_
 
@@ -7,7 +7,8 @@
 namespace zerofleet::text {
 
 // Whether a tokenizer.json's normalizer and pre-tokenizer divide every text between a newline that follows a visible
-// ASCII character and an ASCII letter, and treat both sides as they would alone. The known ones do; false for others.
+// ASCII character and an ASCII letter, and treat both sides as they would separately. True for steps that are known to;
+// false for all others.
 bool CutsBehindNewlines(const nlohmann::json& normalizer, const nlohmann::json& pre_tokenizer);
 
 }  // namespace zerofleet::text

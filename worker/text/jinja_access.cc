@@ -1,4 +1,4 @@
-// Elements, attributes and slices of values, as Python has them; see jinja_builtins.h.
+// Elements, attributes and slices of values, as in Python; see jinja_builtins.h.
 #include <algorithm>
 #include <string>
 

@@ -1,4 +1,4 @@
-// Filters and tests of chat templates, as Jinja has them; see jinja_builtins.h.
+// Filters and tests of chat templates, as in Jinja; see jinja_builtins.h.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -21,7 +21,7 @@ bool Flag(const Arguments& arguments, size_t position, std::string_view name) {
   return value != nullptr && value->Truth();
 }
 
-// An attribute by its name, or by several with dots between them.
+// An attribute by name, or by several names joined by dots.
 absl::StatusOr<Value> AttributeByPath(Value of, const std::string& path) {
   const std::vector<std::string> names = absl::StrSplit(path, '.');
   for (const std::string& name : names) {
@@ -123,7 +123,8 @@ absl::StatusOr<Value> ReplaceFilter(const Value& of, const Arguments& arguments,
   return FindMethod(text, "replace")(text, arguments, now);
 }
 
-// What is left of a list: of elements, or of those whose attribute, passes a test, or does not.
+// The elements of `of` that pass a test, or (`wanted` false) fail it; with `by_attribute` the test is applied to an
+// attribute.
 absl::StatusOr<Value> Chosen(const Value& of, const Arguments& arguments, bool by_attribute, bool wanted) {
   ZF_ASSIGN_OR_RETURN(const Value::List elements, Iterate(of));
   const Value* const attribute = arguments.Get(0, "");
@@ -249,7 +250,7 @@ absl::StatusOr<Value> UniqueFilter(const Value& of, const Arguments&, std::time_
 }
 
 absl::StatusOr<Value> Sorted(Value::List elements, const Arguments& arguments, const std::string& attribute) {
-  // As they are compared: without case unless told otherwise.
+  // Keys are compared without case unless case_sensitive is set.
   const bool with_case = Flag(arguments, 1, "case_sensitive"), reverse = Flag(arguments, 0, "reverse");
   std::vector<std::pair<Value, size_t>> keys;
   for (size_t i = 0; i < elements.size(); ++i) {

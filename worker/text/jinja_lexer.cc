@@ -49,14 +49,14 @@ class Lexer {
 
   void Add(Token::Kind kind, std::string text) { tokens_.push_back({kind, std::move(text), line_}); }
 
-  // The text up to the tag at `end`, without what the tag takes of its blanks.
+  // Reads the text up to the tag at `end`, without the white space that the tag removes.
   void LexText(size_t end) {
     std::string_view text = source_.substr(at_, end - at_);
     const char sign = end + 2 < source_.size() ? source_[end + 2] : '\0';
     if (sign == '-') {
       while (!text.empty() && absl::ascii_isspace(static_cast<unsigned char>(text.back()))) text.remove_suffix(1);
     } else if (end < source_.size() && sign != '+' && source_[end + 1] != '{') {
-      const size_t last_line = text.rfind('\n') + 1;  // 0 without
+      const size_t last_line = text.rfind('\n') + 1;  // 0 if there is no newline
       const bool blank = text.find_first_not_of(" \t", last_line) == std::string_view::npos;
       if (blank && (last_line > 0 || line_begins_)) text = text.substr(0, last_line);
     }
@@ -95,7 +95,7 @@ class Lexer {
     return absl::OkStatus();
   }
 
-  // Takes the end of a tag, and the blanks behind it that go with it, if it is here.
+  // If the end of a tag is here, reads it and the white space behind it that it removes.
   bool EndTag(std::string_view end) {
     const bool strips = After(0) == '-', keeps = After(0) == '+' && end != "}}";
     const size_t sign = strips || keeps ? 1 : 0;
@@ -179,7 +179,7 @@ class Lexer {
     return absl::OkStatus();
   }
 
-  // Python's escapes; what is none of them stays as it is.
+  // Reads one of Python's escapes; anything else stays as it is.
   void LexEscape(std::string& text) {
     constexpr std::string_view kFrom = "nrtbfav0\\'\"", kTo("\n\r\t\b\f\a\v\0\\'\"", 11);
     const char c = After(1);
@@ -207,8 +207,8 @@ class Lexer {
   const std::string_view source_;
   size_t at_ = 0;
   int line_ = 1;
-  bool line_begins_ = true;  // before at_ there is a new line, or nothing
-  std::string open_;         // brackets of the tag at hand
+  bool line_begins_ = true;  // at_ is at the beginning of a line
+  std::string open_;         // open brackets of the current tag
   std::vector<Token> tokens_;
 };
 

@@ -1,5 +1,5 @@
-// A chat template as tokens: text between tags, and what is within them. Blank space around tags goes as transformers
-// has it (trim_blocks, lstrip_blocks), and as `-` and `+` say.
+// A chat template as tokens: text between tags, and the contents of tags. White space around tags is removed as
+// transformers does (trim_blocks, lstrip_blocks), and as `-` and `+` say.
 #ifndef ZEROFLEET_WORKER_TEXT_JINJA_LEXER_H_
 #define ZEROFLEET_WORKER_TEXT_JINJA_LEXER_H_
 
@@ -27,11 +27,11 @@ struct Token {
     kEnd,
   };
   Kind kind;
-  std::string text;  // a string's without its quotation marks and escapes
+  std::string text;  // a string has neither its quotation marks nor escapes
   int line;
 };
 
-// InvalidArgument, naming the line, for what is no template.
+// InvalidArgument, naming the line, if `source` is not a template.
 absl::StatusOr<std::vector<Token>> Lex(std::string_view source);
 
 // InvalidArgument: "line N: what".

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kLongestRange = 100'000;
 
-// A text that may be left out, or None.
+// A text argument that may be missing or None, which gives null.
 absl::StatusOr<const std::string*> TextOrNone(const Arguments& arguments, size_t position, std::string_view name) {
   const Value* const value = arguments.Get(position, name);
   if (value == nullptr || value->none() || value->undefined()) return nullptr;
@@ -73,7 +73,7 @@ absl::StatusOr<Value> SplitLinesMethod(const Value& of, const Arguments&, std::t
   return Value::Of(std::move(lines));
 }
 
-// Whether a text, or one of a list of them, is at an end.
+// Whether `of` begins (`front`) or ends with a text, or with one of a list of texts.
 absl::StatusOr<Value> AtEnd(const Value& of, const Arguments& arguments, bool front) {
   const Value* const what = arguments.Get(0, "");
   const Value::List candidates = what == nullptr           ? Value::List()

@@ -12,7 +12,7 @@
 namespace zerofleet::text::jinja {
 namespace {
 
-// The depth of the tree, so that neither parsing nor running it nor its end runs out of stack.
+// The greatest depth of the tree, so that neither parsing nor running nor destroying it overflows the stack.
 constexpr int kDeepestTree = 150;
 
 using Kind = Token::Kind;
@@ -69,7 +69,7 @@ class Parser {
   NodePtr Make(NodeKind kind, std::string text = "") const {
     return std::make_unique<Node>(Node{kind, Here().line, 1, std::move(text), {}, {}});
   }
-  // Null children are such as are left out.
+  // A null child is one that was left out.
   absl::Status AddChild(Node& node, NodePtr child) const {
     if (child != nullptr) node.depth = std::max(node.depth, child->depth + 1);
     if (node.depth > kDeepestTree) return FaultAt(node.line, "is nested too deeply");
@@ -89,7 +89,7 @@ class Parser {
 
   // --- Statements
 
-  // Up to a block whose name is one of `ends`, of which the name is next, or to the end of the template.
+  // Parses up to a block whose name is one of `ends`, so that the name is next, or to the end of the template.
   absl::StatusOr<NodePtr> ParseBody(const Names& ends) {
     NodePtr body = Make(NodeKind::kBody);
     const Deeper deeper(*this);
@@ -131,7 +131,7 @@ class Parser {
       ZF_RETURN_IF_ERROR(ExpectEndBlock());
       return node;
     }
-    // What transformers marks an assistant's tokens with.
+    // transformers uses this block to mark an assistant's tokens.
     if (name.text == "generation") {
       ZF_RETURN_IF_ERROR(ExpectEndBlock());
       ZF_ASSIGN_OR_RETURN(NodePtr body, ParseBody({"endgeneration"}));
@@ -141,7 +141,7 @@ class Parser {
     return FaultAt(name.line, absl::StrCat("{% ", name.text, " %} is not supported"));
   }
 
-  // The name and the end of the block that ended a body.
+  // Skips the name and the end of the block that ended a body.
   absl::Status EndBody() {
     Take();
     return ExpectEndBlock();
@@ -188,7 +188,7 @@ class Parser {
                 std::move(otherwise));
   }
 
-  // Names, with commas between them; or, with `attributes`, perhaps an attribute of a namespace.
+  // Parses names separated by commas; with `attributes`, also an attribute of a namespace.
   absl::StatusOr<NodePtr> ParseTarget(bool attributes) {
     NodePtr names = Make(NodeKind::kList);
     const bool parenthesis = Skip("(");
@@ -239,12 +239,12 @@ class Parser {
     ZF_ASSIGN_OR_RETURN(NodePtr body, ParseBody({"endmacro"}));
     loops_ = loops;
     Take();
-    if (Here().kind == Kind::kName) Take();  // its name again
+    if (Here().kind == Kind::kName) Take();  // the block's name may be repeated
     ZF_RETURN_IF_ERROR(ExpectEndBlock());
     return Join(std::move(node), std::move(body));
   }
 
-  // --- Expressions, from what binds least
+  // --- Expressions, the weakest operators first
 
   struct Deeper {
     explicit Deeper(Parser& of) : parser(of) { ++parser.level_; }
@@ -253,7 +253,7 @@ class Parser {
     Parser& parser;
   };
 
-  // An expression, or several with commas between them, which are a list.
+  // Parses an expression, or several separated by commas, which make a list.
   absl::StatusOr<NodePtr> ParseTuple(bool choices = true) {
     ZF_ASSIGN_OR_RETURN(NodePtr first, choices ? ParseExpression() : ParseOr());
     if (!IsOperator(",")) return first;
@@ -312,7 +312,7 @@ class Parser {
     return Join(Make(NodeKind::kNot), std::move(negated));
   }
 
-  // The comparison's operator that is next, which is taken; empty without one.
+  // Reads a comparison operator if one is next; otherwise returns an empty text.
   std::string TakeComparison() {
     for (const char* op : {"==", "!=", "<=", ">=", "<", ">"}) {
       if (Skip(op)) return op;
@@ -455,7 +455,7 @@ class Parser {
     }
   }
 
-  // Behind the bracket.
+  // Parses what follows the bracket.
   absl::StatusOr<NodePtr> ParseSubscript(NodePtr value) {
     NodePtr parts[3];
     int part = 0;

@@ -1,5 +1,5 @@
-// A chat template as a tree: statements, and the expressions in them. What is not of the subset is refused with its
-// line.
+// A chat template as a tree of statements and the expressions in them. Anything outside the supported subset is refused
+// with its line.
 #ifndef ZEROFLEET_WORKER_TEXT_JINJA_PARSER_H_
 #define ZEROFLEET_WORKER_TEXT_JINJA_PARSER_H_
 
@@ -18,11 +18,11 @@ struct Node;
 using NodePtr = std::unique_ptr<Node>;
 
 enum class NodeKind : uint8_t {
-  // Statements. Children of a body are statements, one after another.
+  // Statements. A body's children are its statements in order.
   kBody,
   kText,      // text
   kPrint,     // an expression
-  kIf,        // condition, body, condition, body, ..., and perhaps a last body
+  kIf,        // condition, body, condition, body, ..., and an optional last body
   kFor,       // target, iterated, condition or null, body, body of `else` or null
   kSet,       // target, value
   kSetBlock,  // target, body
@@ -34,7 +34,7 @@ enum class NodeKind : uint8_t {
   kName,       // text
   kList,       // elements; a tuple is one
   kDict,       // key, value, key, value, ...
-  kAttribute,  // text: its name; of a value
+  kAttribute,  // text: its name; the value
   kItem,       // value, index
   kSlice,      // value, begin, end, step; each of the last three may be null
   kCall,       // what is called, arguments
@@ -46,14 +46,14 @@ enum class NodeKind : uint8_t {
   kAnd,
   kOr,
   kBinary,   // text: the operator
-  kCompare,  // text: the operators, a space behind each; operands, one more
-  kChoice,   // value, condition, and perhaps the other value
+  kCompare,  // text: the operators, each followed by a space; the operands, one more
+  kChoice,   // value, condition, and the optional other value
 };
 
 struct Node {
   NodeKind kind;
   int line;
-  int depth;  // of the tree
+  int depth;  // of the tree below, this node included
   std::string text;
   std::vector<NodePtr> children;
   Value value;

@@ -15,7 +15,7 @@
 namespace zerofleet::text::jinja {
 namespace {
 
-constexpr int kDeepestCall = 20;  // of macros
+constexpr int kDeepestCall = 20;  // nested calls of macros
 
 enum class Flow : uint8_t { kOn, kBreak, kContinue };
 
@@ -38,7 +38,7 @@ absl::StatusOr<bool> ComparePair(std::string_view op, const Value& a, const Valu
   return op == ">" ? order > 0 : order >= 0;
 }
 
-// Whole numbers, which Python does not bound.
+// Operations on whole numbers. Python's are unbounded; here overflow is an error.
 absl::StatusOr<Value> IntegerOperation(std::string_view op, int64_t a, int64_t b) {
   int64_t result = 0;
   bool overflows = false;
@@ -222,7 +222,7 @@ class Runner {
     return Flow::kOn;
   }
 
-  // A scope while it lives.
+  // A scope that exists as long as this object.
   struct Inner {
     explicit Inner(Runner& of) : runner(of) { runner.scopes_.emplace_back(); }
     ~Inner() { runner.scopes_.pop_back(); }
@@ -438,7 +438,7 @@ class Runner {
     return function(Value(), arguments, now_);
   }
 
-  // A macro sees what the template has set outside loops, and its arguments.
+  // A macro sees its arguments and the variables that the template has set outside loops.
   absl::StatusOr<Value> CallMacro(const Node& macro, const Arguments& arguments) {
     if (calls_ >= kDeepestCall) return absl::InvalidArgumentError("macros call each other too deeply");
     const size_t parameters = macro.children.size() - 1;

@@ -14,17 +14,17 @@
 namespace zerofleet::text::jinja {
 
 struct Limits {
-  int64_t steps = 20'000'000;  // evaluations, and one for every 64 bytes that they go through
+  int64_t steps = 20'000'000;  // evaluations, plus one for every 64 bytes that they go through
   int64_t output_bytes = int64_t{16} << 20;
 };
 
 class Template {
  public:
-  // InvalidArgument, "line N: what", for what is no template or not of the subset (jinja_parser.h).
+  // InvalidArgument, "line N: what", for text that is not a template or not in the subset (jinja_parser.h).
   static absl::StatusOr<Template> Parse(std::string_view source);
 
-  // What it prints with these variables at the time `now`. InvalidArgument, naming the line, for what goes wrong, also
-  // if the template itself says so; ResourceExhausted beyond a limit. Any thread.
+  // Returns what the template prints with these variables at the time `now`. InvalidArgument, naming the line, for any
+  // error, also one that the template itself raises; ResourceExhausted beyond a limit. Callable from any thread.
   absl::StatusOr<std::string> Render(const Value::Dict& variables, std::time_t now, const Limits& limits = {}) const;
 
  private:

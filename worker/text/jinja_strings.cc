@@ -1,4 +1,4 @@
-// See jinja_strings.h.
+// Strings by characters, not bytes; see jinja_strings.h.
 #include "worker/text/jinja_strings.h"
 
 #include <algorithm>

@@ -9,14 +9,14 @@
 
 namespace zerofleet::text::jinja {
 
-// Without the characters of `which` at its left and its right end; of blank space if `which` is null.
+// `text` without the characters of `which` at its left or right end; without white space if `which` is null.
 std::string_view Strip(std::string_view text, const std::string* which, bool left, bool right);
-// At most `most` cuts, unless that is negative; from the left or from the right. At blank space, of which none is at
-// the ends, if `separator` is null; it must not be empty.
+// Cuts at most `most` times (any number if negative), from the left or from the right. If `separator` is null, cuts at
+// white space and ignores it at the ends; otherwise `separator` must not be empty.
 std::vector<std::string> SplitText(std::string_view text, const std::string* separator, int64_t most, bool from_right);
-// The first `most` occurrences, or all if that is negative. `from` must not be empty.
+// Replaces the first `most` occurrences, or all if `most` is negative. `from` must not be empty.
 std::string ReplaceText(std::string_view text, std::string_view from, std::string_view to, int64_t most);
-// Each word's first letter upper case, and the others lower case; or of the first word alone.
+// Capitalises each word, or only the first, and makes all other letters lower case.
 std::string Capitals(std::string_view text, bool every_word);
 
 }  // namespace zerofleet::text::jinja

@@ -1,4 +1,5 @@
-// Chat templates against what jinja2 3.1 prints, as transformers sets it up; expressions and blanks, limits and errors.
+// Chat templates compared with what jinja2 3.1 prints when set up as in transformers; expressions, white space, limits
+// and errors.
 #include "worker/text/jinja_run.h"
 
 #include <string>

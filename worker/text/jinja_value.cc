@@ -10,7 +10,7 @@
 namespace zerofleet::text::jinja {
 namespace {
 
-constexpr int64_t kOfElement = 8, kNoWeight = int64_t{1} << 60;  // far above what is allowed, and no overflow
+constexpr int64_t kOfElement = 8, kNoWeight = int64_t{1} << 60;  // far above any limit, and no overflow
 
 std::string PrintReal(double value) {
   if (std::isnan(value)) return "nan";
@@ -18,7 +18,7 @@ std::string PrintReal(double value) {
   return DumpJson(nlohmann::ordered_json(value));
 }
 
-// Within quotation marks, as Python chooses them.
+// `text` in quotation marks, which are chosen as in Python.
 std::string Quoted(const std::string& text) {
   const bool doubled = text.find('\'') != std::string::npos && text.find('"') == std::string::npos;
   const char quote = doubled ? '"' : '\'';

@@ -1,5 +1,5 @@
-// Values of chat templates, as Python has them. They do not change once made, but for namespaces, which no other value
-// may hold: so there are no cycles, and nesting is bounded.
+// Values of chat templates, which behave like Python's. They do not change once made, except namespaces, which no other
+// value may hold: so there are no cycles, and nesting is bounded.
 #ifndef ZEROFLEET_WORKER_TEXT_JINJA_VALUE_H_
 #define ZEROFLEET_WORKER_TEXT_JINJA_VALUE_H_
 
@@ -30,8 +30,8 @@ class Value {
     const Node* definition;
   };
 
-  static constexpr int kDeepest = 100;                     // of lists and dictionaries within each other
-  static constexpr int64_t kHeaviest = int64_t{16} << 20;  // of what a template makes
+  static constexpr int kDeepest = 100;                     // nesting of lists and dictionaries
+  static constexpr int64_t kHeaviest = int64_t{16} << 20;  // weight of values that a template makes
 
   Value() = default;  // undefined
   static Value MakeNone() { return Value(Data(None())); }
@@ -53,31 +53,31 @@ class Value {
   bool is_integer() const { return std::holds_alternative<int64_t>(data_); }
   bool is_float() const { return std::holds_alternative<double>(data_); }
   bool number() const { return boolean() || is_integer() || is_float(); }
-  // The value, if it is of this kind, else null.
+  // The value if it has this type, else null.
   const std::string* string() const { return Shared<std::string>(); }
   const List* list() const { return Shared<List>(); }
   const Dict* dict() const { return Shared<Dict>(); }
   const Macro* macro() const { return std::get_if<Macro>(&data_); }
   Namespace* space() const;
 
-  // A number; a bool is 0 or 1.
+  // The value as a number; a bool is 0 or 1.
   int64_t integer() const;
   double real() const;
 
-  // How many lists and dictionaries are within each other; more than kDeepest of what holds a namespace.
+  // The nesting depth of lists and dictionaries; more than kDeepest for a value that holds a namespace.
   int depth() const { return depth_; }
-  // About the bytes that it takes, with what it shares counted as often as it occurs: printing it takes such a time.
+  // Approximate size in bytes, where shared values count each time they occur; printing takes time in proportion.
   int64_t weight() const { return weight_; }
 
   bool Truth() const;
   // What `{{ value }}` prints.
   std::string Print() const;
-  // As json.dumps(value, ensure_ascii=False, indent=...), on one line if `indent` < 0.
+  // Like json.dumps(value, ensure_ascii=False, indent=...); on one line if `indent` < 0.
   std::string ToJson(int indent = -1) const;
-  // Python's name of its type.
+  // Python's name for the value's type.
   const char* TypeName() const;
 
-  // The entry of a dictionary or namespace; null without.
+  // The entry of a dictionary or namespace; null if there is none.
   const Value* Find(std::string_view key) const;
 
   friend bool operator==(const Value& a, const Value& b);
@@ -94,7 +94,7 @@ class Value {
     const auto* held = std::get_if<std::shared_ptr<const T>>(&data_);
     return held == nullptr ? nullptr : held->get();
   }
-  std::string Represent() const;  // as Python's repr
+  std::string Represent() const;  // like Python's repr
   void AppendJson(int indent, int level, std::string& to) const;
 
   Data data_;
@@ -102,7 +102,7 @@ class Value {
   int64_t weight_ = 1;
 };
 
-// -1, 0 or 1 for what can be ordered, numbers or strings; 2 for what cannot.
+// Returns -1, 0 or 1 for two numbers or two strings; 2 for values that have no order.
 int Compare(const Value& a, const Value& b);
 
 }  // namespace zerofleet::text::jinja

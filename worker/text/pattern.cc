@@ -68,7 +68,7 @@ class Regex : public Pattern {
       if (at < 0) return absl::ResourceExhaustedError(absl::StrCat("regular expression: ", OnigMessage(at, nullptr)));
       const size_t match_begin = region->beg[0], match_end = region->end[0];
       if (match_begin == match_end && matched_before && match_end == last_end) {
-        // An empty match right behind another does not count.
+        // An empty match directly behind another match does not count.
         from += from < text.size() ? CharacterAt(text, from).bytes : 1;
         continue;
       }
@@ -89,7 +89,7 @@ class Regex : public Pattern {
 std::unique_ptr<Pattern> LiteralPattern(std::string literal) { return std::make_unique<Literal>(std::move(literal)); }
 
 absl::StatusOr<std::unique_ptr<Pattern>> RegexPattern(const std::string& expression) {
-  // onig_new of several threads at once needs the library to be initialised before.
+  // Before several threads may call onig_new at once, the library must be initialised.
   static const int initialised = [] {
     OnigEncoding encodings[] = {ONIG_ENCODING_UTF8};
     return onig_initialize(encodings, 1);

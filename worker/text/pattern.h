@@ -17,16 +17,16 @@ struct Span {
   bool matched;
 };
 
-// May be used by many threads at once.
+// Thread-safe.
 class Pattern {
  public:
   virtual ~Pattern() = default;
-  // `text` in parts, in order and without gaps. `text` must be UTF-8. ResourceExhausted if the search gives up.
+  // Returns `text` as parts, in order and without gaps. `text` must be UTF-8. ResourceExhausted if the search gives up.
   virtual absl::StatusOr<std::vector<Span>> Find(std::string_view text) const = 0;
 };
 
 std::unique_ptr<Pattern> LiteralPattern(std::string literal);
-// InvalidArgument with Oniguruma's words for an expression that does not compile.
+// InvalidArgument, with Oniguruma's message, for an expression that does not compile.
 absl::StatusOr<std::unique_ptr<Pattern>> RegexPattern(const std::string& expression);
 
 }  // namespace zerofleet::text

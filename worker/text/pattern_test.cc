@@ -1,4 +1,4 @@
-// The library of regular expressions, and what it must leave alone.
+// libonig does not replace the C library's regular expressions.
 #include "worker/text/pattern.h"
 
 #include <dlfcn.h>
@@ -11,7 +11,7 @@
 namespace zerofleet::text {
 namespace {
 
-// libonig exports functions of the same names.
+// libonig exports functions of these names.
 TEST(PatternTest, RegularExpressionsOfOthersAreLibcs) {
   for (const char* name : {"regcomp", "regexec", "regfree"}) {
     Dl_info info;

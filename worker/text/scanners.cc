@@ -1,7 +1,7 @@
-// One function for each family of expressions, alternative by alternative in the expression's order; see scanners.h.
+// One function for each family of expressions, with the alternatives in the expression's order; see scanners.h.
 //
-// A greedy class before another never needs to give back what the other would take too, but in two places, which say
-// so: white space, and o200k's letters.
+// A greedy class never needs to give back characters that the class behind it would take too, except in two places,
+// whose comments say so: white space, and o200k's letters.
 #include "worker/text/scanners.h"
 
 #include <oniguruma.h>
@@ -16,7 +16,7 @@
 namespace zerofleet::text {
 namespace {
 
-// Bits of a character's classes.
+// Bits of a character's classes, and the classes as expressions.
 constexpr uint8_t kLetter = 1, kNumber = 2, kSpace = 4, kNewline = 8;  // \p{L}, \p{N}, \s, [\r\n]
 constexpr uint8_t kUpper = 16;                                         // [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]
 constexpr uint8_t kLower = 32;                                         // [\p{Ll}\p{Lm}\p{Lo}\p{M}]
@@ -53,7 +53,7 @@ const uint8_t* Classes() {
   return classes.data();
 }
 
-// The text, and the classes of its characters. Behind its end there is a character of no class and no bytes.
+// A text and the classes of its characters. Behind its end is a character with no class and no bytes.
 class View {
  public:
   explicit View(std::string_view text) : text_(text), classes_(Classes()) {}
@@ -74,19 +74,18 @@ class View {
   bool Ends(size_t at) const { return at >= text_.size(); }
   bool Is(size_t at, char c) const { return at < text_.size() && text_[at] == c; }
 
-  // The end of the characters from `at` on that have one of `bits`.
+  // The end of the run, from `at` on, of characters that have one of `bits`.
   size_t RunOf(uint8_t bits, size_t at) const {
     for (One one = At(at); (one.bits & bits) != 0; one = At(at)) at += one.bytes;
     return at;
   }
-  // And of those that have none of them.
+  // The end of the run, from `at` on, of characters that have none of `bits`.
   size_t RunWithout(uint8_t bits, size_t at) const {
     for (One one = At(at); one.bytes != 0 && (one.bits & bits) == 0; one = At(at)) at += one.bytes;
     return at;
   }
 
-  // 's|'t|'re|'ve|'m|'ll|'d from the apostrophe at `at` on; `at` where there is none. The long s is an s whose case is
-  // ignored.
+  // 's|'t|'re|'ve|'m|'ll|'d: returns its end if it begins at `at`, else `at`. With `any_case` the long s matches s.
   size_t Contraction(size_t at, bool any_case) const {
     if (!Is(at, '\'') || at + 1 >= text_.size()) return at;
     const auto letter = [&](size_t i) {
@@ -101,8 +100,8 @@ class View {
     return any_case && text_.substr(at + 1, 2) == "\xC5\xBF" ? at + 3 : at;
   }
 
-  // \s+(?!\S)|\s+ from white space on: all of it at the end of the text, else all but its last character, or that one
-  // alone.
+  // \s+(?!\S)|\s+: returns the end of a match at white space: the end of the text if nothing else follows, else before
+  // the last white-space character, unless that is the only one.
   size_t Spaces(size_t at) const {
     size_t end = at, last = at;
     for (One one = At(at); (one.bits & kSpace) != 0; one = At(end)) {
@@ -111,7 +110,7 @@ class View {
     }
     return Ends(end) || last == at ? end : last;
   }
-  // \s*[\r\n]+|\s+(?!\S)|\s+: up to the last newline of the white space, if it has one.
+  // \s*[\r\n]+|\s+(?!\S)|\s+: returns the end behind the white space's last newline, if it has one.
   size_t Lines(size_t at, bool all_at_end) const {
     size_t end = at, behind_newline = at;
     for (One one = At(at); (one.bits & kSpace) != 0; one = At(end)) {
@@ -143,8 +142,9 @@ struct LineRules {
   bool all_at_end;  // \s++$ before the other white space
 };
 
-// What cl100k, Qwen and o200k have in common: \p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+, of a
-// character that begins no word of letters; o200k takes a `slash` behind punctuation as a newline.
+// The common alternatives of cl100k, Qwen and o200k, at a character that begins no word of letters: \p{N}{1,3}|
+// ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+. With `slash` (o200k) a slash behind punctuation is taken like a
+// newline.
 size_t NumberMarkOrSpace(const View& view, size_t at, const LineRules& rules, bool slash) {
   const View::One first = view.At(at);
   if ((first.bits & kNumber) != 0) {
@@ -171,8 +171,8 @@ size_t LineWord(const View& view, size_t at, const LineRules& rules) {
   return NumberMarkOrSpace(view, at, rules, /*slash=*/false);
 }
 
-// [upper]*[lower]+ from `at` on; `at` where there is none. Characters that are both are given back by the first class
-// where the second finds none behind it: then the word ends with the last of them.
+// [upper]*[lower]+: returns its end if it matches at `at`, else `at`. If nothing in [lower] follows the first class,
+// that class gives back characters that are in both classes, so that the word ends with the last of them.
 size_t UppersThenLowers(const View& view, size_t at) {
   size_t end = at, behind_both = at;
   for (View::One one = view.At(end); (one.bits & kUpper) != 0; one = view.At(end)) {
@@ -210,7 +210,7 @@ struct ScannerRow {
   Scanner scanner;
 };
 
-// As cuts.cc has them.
+// The expressions as in cuts.cc.
 constexpr ScannerRow kScanners[] = {
     {R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", ScanGpt2},
     {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",

@@ -1,4 +1,5 @@
-// The expressions that common tokenizers split by, scanned by hand: what libonig finds, in a few nanoseconds a byte.
+// Hand-written scanners for the expressions by which common tokenizers split: they find what libonig finds, in a few
+// nanoseconds per byte.
 //
 // Classes of characters are read from libonig, so that its Unicode (14.0 in Debian's 6.9.8) is the one version here;
 // scanners_test.cc compares the two. To add an expression, add its row in scanners.cc.
@@ -10,18 +11,19 @@
 
 namespace zerofleet::text {
 
-// Where a word ends that begins at `at` in `text`, which is UTF-8; beyond `at`. Every text is words, one behind
-// another.
+// Returns the end, beyond `at`, of the word that begins at `at` in `text`, which is UTF-8. Words follow one another
+// without gaps.
 using Scanner = size_t (*)(std::string_view text, size_t at);
 
-// By the names of OpenAI's encodings. At the end of a text tiktoken takes white space as one word, where the cl100k of
-// a tokenizer.json ends words at newlines.
+// Named after OpenAI's encodings. At the end of a text tiktoken takes white space as one word, where the cl100k of a
+// tokenizer.json ends words at newlines.
 size_t ScanGpt2(std::string_view text, size_t at);
 size_t ScanCl100k(std::string_view text, size_t at);
 size_t ScanTiktokenCl100k(std::string_view text, size_t at);
 size_t ScanO200k(std::string_view text, size_t at);
 
-// Null for an expression without one: GPT-2's, those of cl100k (Llama 3), Qwen and o200k (gpt-oss) have one.
+// The scanner of an expression; null if it has none. GPT-2's expression and those of cl100k (Llama 3), Qwen and o200k
+// (gpt-oss) have one.
 Scanner ScannerOf(std::string_view expression);
 
 }  // namespace zerofleet::text

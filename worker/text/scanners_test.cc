@@ -24,12 +24,12 @@ constexpr char kO200k[] =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
     R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-// tiktoken's, in which $ is the end of the text alone.
+// tiktoken's expressions, in which $ matches only the end of the text.
 constexpr char kTiktokenGpt2[] = R"('(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++\z|\s+(?!\S)|\s)";
 constexpr char kTiktokenCl100k[] =
     R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++\z|\s*[\r\n]|\s+(?!\S)|\s)";
 
-// What the classes and the alternatives tell apart, and any characters.
+// A text of pieces that the classes and alternatives distinguish, and of any other characters.
 std::string RandomText(std::mt19937& draw) {
   static const std::vector<std::string> pieces = {
       "a",      "B",      "s",      "S",    "t",  "re",     "LL",     "'",      "'",    " ",          " ",  "  ",
@@ -73,7 +73,7 @@ struct Both {
   Scanner scanner;
 };
 
-// ZF_SCANNED_TEXTS says how many; ten million have been compared so.
+// The environment variable ZF_SCANNED_TEXTS sets the number of texts; ten million have been compared this way.
 TEST(Scanners, FindWhatLibonigFinds) {
   const char* const wanted = std::getenv("ZF_SCANNED_TEXTS");
   const int64_t texts = wanted == nullptr ? 3000 : std::atoll(wanted);
@@ -97,7 +97,7 @@ TEST(Scanners, FindWhatLibonigFinds) {
 TEST(Scanners, EveryCharacterIsOfItsClass) {
   const std::unique_ptr<Pattern> pattern = RegexPattern(kO200k).value();
   const Scanner scanner = ScannerOf(kO200k);
-  // Code points spread over all planes; each between letters, digits, marks and white space.
+  // Code points spread over all planes, each between letters, digits, marks and white space.
   for (uint32_t code = 0; code < 0x110000; code += code < 0x3000 ? 7 : 211) {
     if (code >= 0xD800 && code <= 0xDFFF) continue;
     std::string text = "a";

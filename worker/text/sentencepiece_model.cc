@@ -1,6 +1,6 @@
 // The wire format of protocol buffers: keys, varints, lengths; see sentencepiece_model.h.
 //
-// Numbers of fields are those of sentencepiece_model.proto.
+// Field numbers are those of sentencepiece_model.proto.
 #include "worker/text/sentencepiece_model.h"
 
 #include <cstring>
@@ -17,8 +17,8 @@ constexpr uint64_t kVarint = 0, kFixed64 = 1, kBytes64 = 2, kFixed32 = 5;
 
 struct WireField {
   uint64_t number, type;
-  uint64_t value;          // of a varint, or the bits of a fixed one
-  std::string_view bytes;  // of what has a length
+  uint64_t value;          // a varint, or the bits of a fixed-size field
+  std::string_view bytes;  // a field with a length
 };
 
 class WireReader {
@@ -27,7 +27,7 @@ class WireReader {
 
   bool done() const { return rest_.empty(); }
 
-  // False for what is malformed.
+  // Reads the next field; false if it is malformed.
   bool Next(WireField& field) {
     uint64_t key = 0;
     if (!Varint(key)) return false;
@@ -128,7 +128,7 @@ bool HasCharsmap(std::string_view bytes) {
 
 }  // namespace
 
-// The first field is a piece: a message, of fewer than 128 bytes in every file that people have.
+// The first field is a piece: a message, which has fewer than 128 bytes in every known file.
 bool IsSentencePiece(std::string_view contents) {
   return contents.size() > 2 && contents[0] == '\x0a' && contents[2] == '\x0a';
 }

@@ -1,4 +1,4 @@
-// Normalizer, merging by score, byte fallback, and back, in the steps of sentencepiece 0.2; see
+// Normalizing, merging by score, byte fallback and decoding, in the steps of sentencepiece 0.2; see
 // sentencepiece_tokenizer.h.
 #include "worker/text/sentencepiece_tokenizer.h"
 
@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view kSpacePiece = "\xE2\x96\x81", kBroken = "\xEF\xBF\xBD";
 
-constexpr size_t kLongestDefined = 256;  // bytes of a piece that is looked for wherever it may begin
+constexpr size_t kLongestDefined = 256;  // in bytes; user-defined pieces are searched for at every place
 
 absl::string_view AbslView(std::string_view text) { return {text.data(), text.size()}; }
 
@@ -28,14 +28,14 @@ bool TakePrefix(std::string_view& text, std::string_view prefix) {
   return true;
 }
 
-// The byte that the piece "<0xAB>" stands for; -1 for other texts.
+// The byte that a piece such as "<0xAB>" stands for; -1 for other texts.
 int ByteOf(std::string_view piece) {
   uint32_t byte = 0;
   const bool named = piece.size() == 6 && piece.starts_with("<0x") && piece.back() == '>';
   return named && absl::SimpleHexAtoi(AbslView(piece.substr(3, 2)), &byte) ? static_cast<int>(byte) : -1;
 }
 
-// Each byte that belongs to no character becomes U+FFFD.
+// Appends `bytes` to `text`; each byte that belongs to no character becomes U+FFFD.
 void AppendBytes(std::string& bytes, std::string& text) {
   for (size_t at = 0; at < bytes.size();) {
     const Character character = CharacterAt(bytes, at);
@@ -171,12 +171,13 @@ std::string SentencePieceTokenizer::Normalize(std::string_view text) const {
 }
 
 struct SentencePieceTokenizer::Symbol {
-  std::string_view text;  // empty: merged into the one before
+  std::string_view text;  // empty: merged into the symbol before
   int64_t before, after;  // -1: none
-  bool frozen;            // defined by a user: merged with nothing
+  bool frozen;            // user-defined: merged with nothing
 };
 
-// Two neighbours that together are a piece are merged, that of the highest score first, of equal ones the leftmost.
+// Merges two neighbours that together are a piece: the piece of the highest score first, and of equal scores the
+// leftmost.
 std::vector<SentencePieceTokenizer::Symbol> SentencePieceTokenizer::Merge(std::string_view text) const {
   std::vector<Symbol> symbols;
   while (!text.empty()) {
@@ -217,7 +218,7 @@ std::vector<SentencePieceTokenizer::Symbol> SentencePieceTokenizer::Merge(std::s
   return symbols;
 }
 
-// Unknown pieces in a row are one, unless they become bytes.
+// Consecutive unknown pieces become one id, unless they become bytes.
 void SentencePieceTokenizer::AppendIds(std::string_view piece, bool& unknown_before, std::vector<int32_t>& ids) const {
   const auto found = ids_.find(AbslView(piece));
   const bool unknown = found == ids_.end();
@@ -244,7 +245,7 @@ absl::StatusOr<std::vector<int32_t>> SentencePieceTokenizer::Encode(std::string_
 
 absl::StatusOr<std::string> SentencePieceTokenizer::Decode(std::span<const int32_t> ids, bool special) const {
   std::string text, bytes;
-  bool begins = true;  // no text yet: the space before it is not the text's own
+  bool begins = true;  // no text yet: a space at the beginning is not the text's own
   for (const int32_t id : ids) {
     if (id < 0 || id >= vocab()) {
       return absl::InvalidArgumentError(absl::StrCat("token ", id, " is not in the tokenizer's vocabulary"));

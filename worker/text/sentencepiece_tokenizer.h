@@ -1,5 +1,5 @@
-// A sentencepiece tokenizer.model of the BPE kind, as Llama 2, Mistral and Gemma have: the ids of the sentencepiece
-// library.
+// A sentencepiece tokenizer.model of the BPE kind, as in Llama 2, Mistral and Gemma; gives the ids that the
+// sentencepiece library gives.
 #ifndef ZEROFLEET_WORKER_TEXT_SENTENCEPIECE_TOKENIZER_H_
 #define ZEROFLEET_WORKER_TEXT_SENTENCEPIECE_TOKENIZER_H_
 
@@ -20,26 +20,27 @@ namespace zerofleet::text {
 
 class SentencePieceTokenizer : public Tokenizer {
  public:
-  // InvalidArgument for what is malformed, and by name for what is not supported: unigram, word and character models,
-  // pieces that are unused, white space as suffixes, denormalizers.
+  // InvalidArgument for malformed contents, and for features that are not supported, which it names: unigram, word and
+  // character models, unused pieces, white space as suffixes, denormalizers.
   static absl::StatusOr<std::unique_ptr<SentencePieceTokenizer>> Parse(std::string_view contents);
 
   int64_t vocab() const override { return static_cast<int64_t>(model_.pieces.size()); }
   std::optional<int32_t> end_of_text() const override;  // </s>
   const std::string& digest() const override { return digest_; }
-  // `special`: behind <s>, if there is one. Bytes that are not UTF-8 become U+FFFD. O(n log n) in the text's length.
+  // `special`: begins with <s>, if there is one. Bytes that are not UTF-8 become U+FFFD. O(n log n) in the text's
+  // length.
   absl::StatusOr<std::vector<int32_t>> Encode(std::string_view text, bool special) const override;
-  // `special`: control pieces are shown, as <s>.
+  // `special`: control pieces such as <s> are shown.
   absl::StatusOr<std::string> Decode(std::span<const int32_t> ids, bool special) const override;
-  // White space at the beginning of a text is not that inside it.
+  // No cut is possible: white space at the beginning of a text is treated differently from that inside it.
   size_t LastCut(std::string_view) const override { return 0; }
 
  private:
   absl::Status Index();
   std::string Normalize(std::string_view text) const;
-  // What the beginning of a text becomes, and its bytes.
+  // The normalized form of the beginning of a text, and its bytes.
   Charsmap::Match NormalizeBeginning(std::string_view text) const;
-  // The longest piece that a user has defined at the beginning of `text`; 0: none is.
+  // Bytes of the longest user-defined piece at the beginning of `text`; 0 if there is none.
   size_t UserDefinedAt(std::string_view text) const;
   void AppendIds(std::string_view piece, bool& unknown_before, std::vector<int32_t>& ids) const;
   struct Symbol;
@@ -47,10 +48,10 @@ class SentencePieceTokenizer : public Tokenizer {
 
   SentencePieceModel model_;
   Charsmap charsmap_;
-  absl::flat_hash_map<std::string, int32_t> ids_;  // of pieces that text may become
+  absl::flat_hash_map<std::string, int32_t> ids_;  // ids of the pieces that text may become
   std::vector<size_t> user_defined_lengths_;       // in bytes, longest first
   absl::flat_hash_map<std::string, int32_t> user_defined_;
-  std::vector<int32_t> byte_ids_;  // with byte_fallback, of all bytes
+  std::vector<int32_t> byte_ids_;  // with byte_fallback, the ids of all bytes
   int32_t unknown_ = -1;
   std::string digest_;
 };

@@ -59,7 +59,7 @@ absl::StatusOr<std::string> Replaced(const Pattern& pattern, std::string_view co
   return replaced;
 }
 
-// Which parts of a text become pieces, given those that match.
+// How matches and the text between them become pieces.
 enum class Behavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
 void Joined(std::vector<Span>& spans, Behavior behavior) {
@@ -194,7 +194,7 @@ absl::StatusOr<PreTokenizer> DigitsPreTokenizer(const Json& object) {
   return [behavior](std::vector<Piece>& pieces) { return SplitAll(NumericPattern(), behavior, false, pieces); };
 }
 
-// "prepend_scheme", or the "add_prefix_space" that came before it.
+// Reads "prepend_scheme", or the older "add_prefix_space".
 absl::StatusOr<std::string> PrependScheme(const Json& object) {
   std::string scheme = "always";
   if (object.contains("prepend_scheme")) {
@@ -235,7 +235,7 @@ absl::StatusOr<Decoder> ByteLevelDecoder(const Json&) {
   };
 }
 
-// The byte that "<0xAB>" names, -1 for other texts.
+// The byte that a text such as "<0xAB>" names; -1 for other texts.
 int NamedByte(std::string_view token) {
   uint32_t byte = 0;
   if (token.size() != 6 || !token.starts_with("<0x") || token.back() != '>') return -1;
@@ -335,7 +335,8 @@ constexpr StepRow<Decoder> kDecoders[] = {{"ByteLevel", ByteLevelDecoder}, {"Byt
                                           {"Fuse", FuseDecoder},           {"Strip", StripDecoder},
                                           {"Replace", ReplaceDecoder},     {"Metaspace", MetaspaceDecoder}};
 
-// One step of the table's, or a Sequence of them, listed under `list_key`; JSON's bounded depth bounds the recursion.
+// Parses one step of the table, or a Sequence of steps, listed under `list_key`. The bounded depth of JSON bounds the
+// recursion.
 template <typename Step, typename Value, size_t kRows>
 absl::StatusOr<Step> ParseStep(const Json& object, const StepRow<Step> (&rows)[kRows], const char* list_key,
                                const std::string& where) {

@@ -1,5 +1,5 @@
-// For tests/oracle/check_tokenizers.py: prints the ids of each text of a file of texts, one line each, then what they
-// decode to as JSON. A text in that file is its length, a u32 of little endian, and its bytes.
+// For tests/oracle/check_tokenizers.py: prints the ids of each text in a file of texts, one line each, then as JSON the
+// text that they decode to. The file has each text's length, a little-endian u32, and its bytes.
 #include <cstdio>
 #include <cstring>
 #include <string>

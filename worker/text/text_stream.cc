@@ -1,4 +1,4 @@
-// The difference that a token makes to the text of those around it; see text_stream.h.
+// The text that a token adds is the difference it makes to the text around it; see text_stream.h.
 #include "worker/text/text_stream.h"
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 namespace zerofleet::text {
 namespace {
 
-constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD: of bytes that are no character, or not yet
-constexpr size_t kMostPending = 16;                        // no character has as many bytes
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD, for bytes that are no character, or not yet
+constexpr size_t kMostPending = 16;                        // no character has more bytes
 
 bool IsContinuation(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
@@ -36,7 +36,7 @@ absl::StatusOr<std::string> TextStream::Next(bool even_incomplete) {
   if (after == before || (after.ends_with(kReplacement) && !even_incomplete)) return std::string();
   context_ = told_;
   told_ = tokens_.size();
-  // What came before may end within a character that is whole now.
+  // The text before the token may end within a character that is whole now.
   size_t same = 0;
   while (same < std::min(before.size(), after.size()) && before[same] == after[same]) ++same;
   while (same > 0 && same < after.size() && IsContinuation(after[same])) --same;

@@ -1,4 +1,4 @@
-// Tokens that arrive one by one, as text as soon as it is known.
+// The text of tokens that arrive one by one, as soon as it is known.
 #ifndef ZEROFLEET_WORKER_TEXT_TEXT_STREAM_H_
 #define ZEROFLEET_WORKER_TEXT_TEXT_STREAM_H_
 
@@ -13,12 +13,12 @@ namespace zerofleet::text {
 
 class TextStream {
  public:
-  // Continues a text of these tokens. `tokenizer` must outlive it.
+  // Continues the text of the tokens `before`. `tokenizer` must outlive this.
   TextStream(const Tokenizer& tokenizer, std::vector<int32_t> before);
 
-  // What `token` adds; nothing while a character lacks its end. Errors are Tokenizer::Decode's.
+  // The text that `token` adds; empty while a character is incomplete. Errors are Tokenizer::Decode's.
   absl::StatusOr<std::string> Add(int32_t token);
-  // What is left, incomplete as it is.
+  // The rest of the text, even if incomplete.
   absl::StatusOr<std::string> Finish();
 
  private:
@@ -26,8 +26,8 @@ class TextStream {
 
   const Tokenizer& tokenizer_;
   std::vector<int32_t> tokens_;
-  // Tokens from `context_` on, where a whole character begins, are decoded with each new one, since a token's text
-  // depends on what is before it; those before `told_` have been told.
+  // Tokens from `context_` on, where a whole character begins, are decoded with each new token, since a token's text
+  // depends on those before it. The text of tokens before `told_` has been returned.
   size_t context_ = 0, told_ = 0;
 };
 

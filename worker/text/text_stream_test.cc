@@ -1,4 +1,4 @@
-// Text that comes a token at a time is the text of all tokens, in whole characters.
+// Text that arrives one token at a time equals the text of all tokens, and comes in whole characters.
 #include "worker/text/text_stream.h"
 
 #include <string>

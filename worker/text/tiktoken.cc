@@ -1,4 +1,4 @@
-// Lines, then the encoding's row; see tiktoken.h.
+// Lines of ranks, and the table of encodings; see tiktoken.h.
 #include "worker/text/tiktoken.h"
 
 #include <algorithm>
@@ -15,18 +15,18 @@
 namespace zerofleet::text {
 namespace {
 
-constexpr size_t kMostRanks = size_t{1} << 22, kLongestToken = 512;  // bytes; the longest that people have has 128
+constexpr size_t kMostRanks = size_t{1} << 22, kLongestToken = 512;  // in bytes; the longest in known files has 128
 constexpr char kEndOfText[] = "<|endoftext|>";
 
 struct EncodingRow {
   const char* name;
-  std::vector<const char*> other_names;  // that files have
+  std::vector<const char*> other_names;  // other names of its files
   size_t ranks;
   Scanner scanner;
   std::vector<std::pair<std::string, int32_t>> special;
 };
 
-// As tiktoken 0.14 has them; Llama 3's as Meta's tokenizer.py.
+// As in tiktoken 0.14; Llama 3's as in Meta's tokenizer.py.
 const std::vector<EncodingRow>& Encodings() {
   static const std::vector<EncodingRow>& rows = *[] {
     auto* all = new std::vector<EncodingRow>{
@@ -71,7 +71,7 @@ bool IsNamed(const EncodingRow& row, std::string_view name) {
          std::ranges::any_of(row.other_names, [&](const char* other) { return absl::StrContains(file, other); });
 }
 
-// The next line, without its end, which `rest` loses.
+// Removes the next line from `rest`; returns it without its end.
 std::string_view NextLine(std::string_view& rest) {
   const size_t end = std::min(rest.find('\n'), rest.size());
   std::string_view line = rest.substr(0, end);
@@ -80,7 +80,7 @@ std::string_view NextLine(std::string_view& rest) {
   return line;
 }
 
-// False for a line that is not base64, a space and a rank.
+// False if the line is not base64, a space and a rank.
 bool ParseLine(std::string_view line, std::string& token, uint32_t& rank) {
   const size_t space = line.find(' ');
   if (space == std::string_view::npos || space == 0) return false;
@@ -128,7 +128,7 @@ absl::StatusOr<TiktokenRanks> ParseTiktoken(std::string_view contents, std::stri
   ranks.encoding = row->name;
   ranks.scanner = row->scanner;
   ranks.special = row->special;
-  // The special tokens would lie among ranks that are not the encoding's own.
+  // With another number of ranks, the ids of the encoding's special tokens could be those of ranks.
   if (!is_known) ranks.special = {{kEndOfText, static_cast<int32_t>(ranks.tokens.size())}};
   return ranks;
 }

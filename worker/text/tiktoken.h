@@ -1,5 +1,5 @@
-// A tiktoken ranks file: a token's bytes in base64 and its rank, a line each. What splits a text into words, and the
-// special tokens, are not in the file: they are those of the encoding that it is.
+// A tiktoken ranks file, which has a token's bytes in base64 and its rank on each line. The file has neither the rule
+// that splits a text into words nor the special tokens: they follow from its encoding.
 #ifndef ZEROFLEET_WORKER_TEXT_TIKTOKEN_H_
 #define ZEROFLEET_WORKER_TEXT_TIKTOKEN_H_
 
@@ -16,16 +16,16 @@ namespace zerofleet::text {
 
 struct TiktokenRanks {
   std::string encoding;             // gpt2, cl100k_base, o200k_base or llama3
-  std::vector<std::string> tokens;  // by rank, in the alphabet of byte_level.h
+  std::vector<std::string> tokens;  // indexed by rank, in the alphabet of byte_level.h
   std::vector<std::pair<std::string, int32_t>> special;
   Scanner scanner = nullptr;
 };
 
-// Whether `contents` begins as such a file.
+// Whether `contents` begins like such a file.
 bool IsTiktoken(std::string_view contents);
 
-// The encoding is known by the number of ranks, or else by `name`, the file's. InvalidArgument for a malformed line,
-// for ranks that are not 0, 1, 2 and so on, and for an encoding that is none of the above.
+// The encoding is recognised by the number of ranks, or else by `name`, the file's name. InvalidArgument for a
+// malformed line, for ranks that are not 0, 1, 2 and so on, and for an unknown encoding.
 absl::StatusOr<TiktokenRanks> ParseTiktoken(std::string_view contents, std::string_view name);
 
 }  // namespace zerofleet::text

@@ -17,7 +17,7 @@ constexpr int64_t kMostTokenizerBytes = int64_t{128} << 20, kMostConfigBytes = i
 
 std::string BaseName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-// One token per byte: any file is text.
+// One token per byte, so that any file is text.
 class ByteTokenizer : public Tokenizer {
  public:
   int64_t vocab() const override { return 256; }

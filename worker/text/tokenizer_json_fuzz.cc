@@ -1,5 +1,5 @@
-// Fuzzes the files of tokenizers: any bytes as a tokenizer.json, a sentencepiece model or tiktoken ranks, and what is
-// accepted encodes and decodes them.
+// Fuzzes tokenizer files: any bytes as a tokenizer.json, a sentencepiece model or tiktoken ranks. An accepted tokenizer
+// encodes and decodes the same bytes.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

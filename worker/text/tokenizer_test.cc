@@ -1,4 +1,4 @@
-// Bytes there and back, and what is no tokenizer.
+// The tokenizer of bytes, and files that are no tokenizer.
 #include "worker/text/tokenizer.h"
 
 #include "gmock/gmock.h"

@@ -11,7 +11,7 @@
 namespace zerofleet::text {
 namespace {
 
-// What the second byte of a character may be, given its first (Unicode, table 3-7).
+// The range of a character's second byte, given its first (Unicode, table 3-7).
 struct SecondByte {
   uint8_t low, high;
 };
@@ -38,7 +38,7 @@ std::string ComposeAll(std::string_view text, bool compatible) {
   utf8proc_uint8_t* mapped = nullptr;
   const utf8proc_ssize_t bytes = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), text.size(),
                                               &mapped, static_cast<utf8proc_option_t>(options));
-  ZF_CHECK(bytes >= 0);  // only what is no UTF-8 is refused
+  ZF_CHECK(bytes >= 0);  // only text that is not UTF-8 is refused
   std::string composed(reinterpret_cast<const char*>(mapped), bytes);
   std::free(mapped);
   return composed;
@@ -158,7 +158,7 @@ std::string UpperCase(std::string_view text) {
     const Character character = CharacterAt(text, at);
     at += character.bytes;
     if (character.code == 0xdf) {
-      upper.append("SS");  // the common one of those whose upper case is two
+      upper.append("SS");  // the most common character whose upper case is two
     } else {
       AppendUtf8(utf8proc_toupper(static_cast<utf8proc_int32_t>(character.code)), upper);
     }
@@ -169,7 +169,7 @@ std::string UpperCase(std::string_view text) {
 std::string Compose(std::string_view text, bool compatible) {
   std::string composed;
   composed.reserve(text.size());
-  // An ASCII character stays itself unless what is behind it is none, and changes nothing before it.
+  // An ASCII character stays as it is, and leaves the text before it unchanged, unless a non-ASCII character follows.
   for (size_t at = 0; at < text.size();) {
     const size_t ascii = AsciiRun(text, at);
     const size_t plain = ascii - (ascii > at && ascii < text.size() ? 1 : 0);

@@ -1,4 +1,4 @@
-// UTF-8 and the classes of characters that tokenizers ask for.
+// UTF-8, and the classes of characters that tokenizers use.
 #ifndef ZEROFLEET_WORKER_TEXT_UNICODE_H_
 #define ZEROFLEET_WORKER_TEXT_UNICODE_H_
 
@@ -9,8 +9,8 @@
 
 namespace zerofleet::text {
 
-// The character at `at`, which must lie inside `text`, and the bytes it takes; {U+FFFD, bytes to leave out} where it is
-// not UTF-8.
+// The character at `at`, which must lie inside `text`, and its length in bytes; {U+FFFD, bytes to skip} if the text is
+// not UTF-8 there.
 struct Character {
   uint32_t code;
   size_t bytes;
@@ -24,12 +24,12 @@ void AppendUtf8(uint32_t code, std::string& text);
 size_t AsciiRun(std::string_view text, size_t at);
 
 bool IsUtf8(std::string_view text);
-// U+FFFD in the place of each longest prefix of a character that does not end, as Python's errors="replace".
+// Replaces each longest prefix of an incomplete character by U+FFFD, like Python's errors="replace".
 std::string ReplaceBroken(std::string_view text);
 
 bool IsWhiteSpace(uint32_t code);  // Unicode's White_Space
 bool IsNumeric(uint32_t code);     // general categories Nd, Nl and No
-// Where the first numeric character from `at` on is; the end of `text` if there is none.
+// The offset of the first numeric character from `at` on; the end of `text` if there is none.
 size_t FirstNumeric(std::string_view text, size_t at);
 bool IsWord(uint32_t code);  // \w of Rust's regex crate
 std::string LowerCase(std::string_view text);

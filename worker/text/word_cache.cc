@@ -1,4 +1,4 @@
-// See word_cache.h.
+// Owners, and storing words; see word_cache.h.
 #include "worker/text/word_cache.h"
 
 #include <algorithm>

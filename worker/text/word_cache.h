@@ -1,6 +1,7 @@
-// The ids of short words, remembered by each thread: most of a text is words that it has had before.
+// A cache of the ids of short words, one per thread: most words of a text have occurred before.
 //
-// A table of one cache line a word, in which a word has one place, so that a lookup is a hash and a comparison.
+// It is a table with one cache line per word, in which a word has exactly one place, so that a lookup is a hash and a
+// comparison.
 #ifndef ZEROFLEET_WORKER_TEXT_WORD_CACHE_H_
 #define ZEROFLEET_WORKER_TEXT_WORD_CACHE_H_
 
@@ -17,19 +18,19 @@ class WordCache {
  public:
   static constexpr size_t kMostBytes = 30, kMostIds = 8;
 
-  // A number for `owner` that no other has, whatever the process has made before.
+  // Returns a number for `owner` that differs from all others in this process.
   static uint64_t NewOwner();
-  // This thread's, emptied if it was another owner's.
+  // This thread's cache, emptied if it belonged to another owner.
   static WordCache& OfThread(uint64_t owner);
 
-  // Appends the ids of `word`, of at most kMostBytes; false if they are not known.
+  // Appends the ids of `word`, which has at most kMostBytes bytes; false if they are not in the cache.
   bool Find(std::string_view word, std::vector<int32_t>& ids) const {
     const Entry& entry = entries_[PlaceOf(word)];
     if (entry.bytes != word.size() || std::memcmp(entry.word, word.data(), word.size()) != 0) return false;
     ids.insert(ids.end(), entry.ids, entry.ids + entry.count);
     return true;
   }
-  // Remembers them, unless they are too many.
+  // Stores the ids of `word`, unless there are too many.
   void Put(std::string_view word, std::span<const int32_t> ids);
 
  private:

@@ -1,4 +1,4 @@
-// Words there and back, and two owners on one thread.
+// Words stored and found, and two owners on one thread.
 #include "worker/text/word_cache.h"
 
 #include <array>
