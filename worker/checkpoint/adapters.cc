@@ -31,7 +31,7 @@ namespace {
 constexpr std::string_view kPeftPrefix = "base_model.model.";
 constexpr int64_t kMaxAdapterConfigBytes = int64_t{1} << 20;
 
-// The names of PEFT's tensors are those of ours behind its prefix.
+// PEFT's tensors have our names behind PEFT's prefix.
 const model::HuggingFaceFormat& PeftFormat() {
   static const model::HuggingFaceFormat& format = *new model::HuggingFaceFormat{.variants = {},
                                                                                 .sizes = {},
@@ -46,7 +46,7 @@ const model::HuggingFaceFormat& PeftFormat() {
   return format;
 }
 
-// Names of products that have an adapter, as they are within a block: each once, in the order of the table.
+// The names within a block of the products that have an adapter: each once, in the order of the table.
 std::vector<std::string> AdaptedProducts(const model::ModelSpec& spec, const model::HuggingFaceFormat& format) {
   const std::string blocks = absl::StrCat(std::string(format.prefix), std::string(format.blocks), "0.");
   std::vector<std::string> products;
@@ -79,7 +79,8 @@ std::string AdapterConfigText(const v1::ModelConfig& model, const model::ModelFa
   return DumpJson(json, 2) + "\n";
 }
 
-// What of adapter_config.json changes the arithmetic, and must have this value or be absent.
+// Checks the settings of adapter_config.json that change the arithmetic: each must have the supported value or be
+// absent.
 absl::Status CheckAdapterConfig(const nlohmann::json& json) {
   const nlohmann::json nothing = nlohmann::json::object();
   const std::vector<std::pair<const char*, std::vector<nlohmann::json>>> settings = {
@@ -129,7 +130,7 @@ absl::StatusOr<v1::LoraConfig> ParseAdapterConfig(const std::string& text) {
   return lora;
 }
 
-// The model of the base with these adapters, in a table of its own.
+// The manifest of the base's model with these adapters, which have a table of their own.
 absl::StatusOr<v1::CheckpointManifest> AdaptedManifest(const v1::CheckpointManifest& base, const std::string& base_dir,
                                                        const std::string& base_digest, const v1::LoraConfig& lora,
                                                        const ImportStamp& stamp) {
@@ -210,7 +211,7 @@ absl::Status ExportAdapters(const std::string& step_dir, const std::string& out_
   ZF_ASSIGN_OR_RETURN(const bool there, IsThere(out_dir));
   ZF_RETURN_IF_ERROR(CreateDirectories(out_dir));
   const absl::Cleanup tidy = [&] {
-    if (!there) RemoveOne(out_dir).IgnoreError();  // it is empty where nothing could be written
+    if (!there) RemoveOne(out_dir).IgnoreError();  // it is empty if nothing could be written
   };
   ZF_RETURN_IF_ERROR(WriteWeightFile(weights_path, header, bytes, weights, step_dir, manifest, which));
   return WriteFileAtomically(config_path, AdapterConfigText(model, *family, spec));
@@ -252,7 +253,7 @@ absl::Status ImportAdapters(const std::string& adapter_dir, const std::string& b
   const optim::OptimizerRow& optimizer = StoredOptimizer(manifest);
   const std::string partial_dir = PartialDirectory(step_dir, manifest.generation());
   ZF_RETURN_IF_ERROR(CreateDirectories(ParentOf(step_dir)));
-  ZF_RETURN_IF_ERROR(RemoveCheckpointFiles(partial_dir));  // of an import that was interrupted
+  ZF_RETURN_IF_ERROR(RemoveCheckpointFiles(partial_dir));  // left by an interrupted import
   const std::vector<float> zeros(values.size());
   std::vector<std::span<const float>> vectors(optimizer.vectors.size(), zeros);
   vectors.front() = values;

@@ -1,4 +1,4 @@
-// Adapters beside a base: read through, merged, to PEFT's directory and back; a base that is another one is named.
+// Adapters beside a base: loaded with it, merged, exported to PEFT's directory and imported; a wrong base is named.
 #include "worker/checkpoint/adapters.h"
 
 #include <cmath>
@@ -57,7 +57,8 @@ TEST_F(AdaptersTest, WhatIsFrozenIsReadFromTheBase) {
   ASSERT_TRUE(LoadRanges(adapted, manifest, {{0, elements, 0}}, {weights.data(), moments.data()}).ok());
   for (int64_t i = 0; i < elements; ++i) {
     ASSERT_EQ(weights[i], Value(0, i)) << i;
-    ASSERT_EQ(moments[i], i < SmallSpec().parameters() ? -1 : Value(1, i)) << i;  // a base's are of another run
+    ASSERT_EQ(moments[i], i < SmallSpec().parameters() ? -1 : Value(1, i))
+        << i;  // the base's moments belong to another run
   }
 }
 
@@ -129,7 +130,7 @@ TEST_F(AdaptersTest, GoToPeftsDirectoryAndBack) {
   EXPECT_FALSE(FileExists(Path("damaged")));
 }
 
-// PEFT's directory holds no average: a run that starts from the import begins a new one with its weights, not with
+// PEFT's directory holds no average: a run that starts from the import begins a new average with its weights, not with
 // zeros.
 TEST_F(AdaptersTest, ComeInWithoutTheAverageOfTheBasesRun) {
   const std::string peft = Path("peft"), base = Path("averaged"), imported = Path("imported/step-00000000");

@@ -24,7 +24,7 @@ namespace {
 
 constexpr char kPartialMiddle[] = ".generation-", kPartialEnd[] = ".partial";
 
-// The generation that a partial directory's name gives; nothing for any other name.
+// The generation in a partial directory's name; nothing for any other name.
 std::optional<uint64_t> GenerationOfPartial(const std::string& name) {
   absl::string_view rest = name;
   if (!absl::ConsumePrefix(&rest, ".") || !absl::ConsumeSuffix(&rest, kPartialEnd)) return std::nullopt;
@@ -45,12 +45,13 @@ bool IsOfACheckpoint(const std::string& name) {
   return IsShardFileName(name) || IsTokenizerFileName(whole) || whole == kManifestName;
 }
 
-// Gives a step directory a name that is never committed and is cleaned up by itself; that name, once it is durable.
+// Renames a step directory so that it is never committed and the clean-up removes it; returns the new path once the
+// name is durable.
 absl::StatusOr<std::string> SetApart(const std::string& step_dir) {
   std::string apart = PartialDirectory(step_dir, 0);
   ZF_KILL_POINT("prune/before");
   absl::Status renamed = RenameDirectory(step_dir, apart);
-  if (absl::IsAlreadyExists(renamed)) {  // of an earlier removal
+  if (absl::IsAlreadyExists(renamed)) {  // left by an earlier removal
     ZF_RETURN_IF_ERROR(RemoveCheckpointFiles(apart));
     renamed = RenameDirectory(step_dir, apart);
   }
@@ -61,7 +62,8 @@ absl::StatusOr<std::string> SetApart(const std::string& step_dir) {
   return apart;
 }
 
-// Somebody may be copying a checkpoint into its place: then something has changed a moment ago.
+// Whether `step_dir` is a leftover. A user may be copying a checkpoint into place: then something in it has changed
+// after `before`.
 bool IsLeftover(const std::string& step_dir, absl::Time before) {
   if (IsSymlink(step_dir) || !IsDirectory(step_dir)) return false;
   const absl::StatusOr<std::vector<std::string>> names = ListDirectory(step_dir);
@@ -81,7 +83,7 @@ absl::Status RemoveLeftover(const std::string& step_dir) {
   ZF_KILL_POINT("prune/leftover-apart");
   const absl::StatusOr<bool> committed = IsThere(JoinPath(apart, kManifestName));
   if (committed.ok() && !*committed) return RemoveCheckpointFiles(apart);
-  ZF_RETURN_IF_ERROR(RenameDirectory(apart, step_dir));  // it was none, or that is not known
+  ZF_RETURN_IF_ERROR(RenameDirectory(apart, step_dir));  // it was no leftover, or that is not known
   return SyncDirectory(ParentOf(step_dir));
 }
 

@@ -63,7 +63,7 @@ TEST_F(CatalogTest, BadManifestsAreSetApartWithTheirReason) {
   EXPECT_THAT(problems[1].reason, HasSubstr("is of step 1, but its directory is named for 3"));
 }
 
-// EIO and ESTALE say nothing of what is there.
+// EIO and ESTALE do not say whether a file exists.
 TEST_F(CatalogTest, AManifestThatCannotBeLookedAtIsNotAbsent) {
   Save(1, 1);
   const std::string newest = Save(2, 1);
@@ -96,7 +96,7 @@ TEST_F(CatalogTest, WhatCannotBeLookedAtIsNotRemoved) {
   EXPECT_TRUE(absl::IsResourceExhausted(RemoveCheckpoint(directory_, 1)));
   EXPECT_TRUE(absl::IsResourceExhausted(RemoveCheckpointFiles(step_dir)));
   EXPECT_EQ(ListDirectory(step_dir).value(), before);
-  log.FailStat(".step-00000002.generation-0.partial/manifest.json", EIO);  // it may have got one
+  log.FailStat(".step-00000002.generation-0.partial/manifest.json", EIO);  // it may have got a manifest
   RemoveLeftovers(directory_, absl::Now() + absl::Hours(1));
   EXPECT_EQ(ListDirectory(leftover).value().size(), 1u);
 }
@@ -114,7 +114,7 @@ TEST_F(CatalogTest, RemovingLeavesWhatIsNotACheckpoints) {
   EXPECT_THAT(ListDirectory(StepDirectory(directory_, 2)).value(), ElementsAre("notes.txt"));
 }
 
-// Where the directory has to stay.
+// In a directory that has to stay.
 TEST_F(CatalogTest, TheManifestGoesFirst) {
   Overwrite(JoinPath(Save(1, 1), "notes.txt"), "mine");
   FileCallLog log(directory_);
@@ -132,10 +132,10 @@ TEST_F(CatalogTest, AnInterruptedRemovalIsCleanedUp) {
     EXPECT_FALSE(RemoveCheckpoint(directory_, 1).ok());
     EXPECT_THAT(log.calls(), ElementsAre("rename step-00000001 .step-00000001.generation-0.partial", "fsync ."));
   }
-  EXPECT_EQ(ListDirectory(apart).value().size(), 3u);  // nothing was unlinked before it is
+  EXPECT_EQ(ListDirectory(apart).value().size(), 3u);  // nothing is unlinked before the rename is durable
   EXPECT_THAT(Steps(), IsEmpty());
   EXPECT_THAT(ListPartials(directory_, 0).value(), ElementsAre(apart));
-  // Nor is what it left in the way of the next, if the run saves that step again before any clean-up.
+  // Nor is that directory in the way of the next removal, if the run saves the step again before any clean-up.
   ASSERT_TRUE(RemoveCheckpointFiles(apart).ok());
   Save(1, 2);
   ASSERT_TRUE(CreateDirectory(apart).ok());
@@ -144,7 +144,7 @@ TEST_F(CatalogTest, AnInterruptedRemovalIsCleanedUp) {
   EXPECT_THAT(ListDirectory(directory_).value(), IsEmpty());
 }
 
-// What earlier releases left: they removed the manifest first, and the shards in place.
+// Earlier releases removed the manifest first, and the shards in place, and so left these.
 TEST_F(CatalogTest, LeftoversOfAnEarlierReleaseAreRemoved) {
   for (int64_t step = 1; step <= 6; ++step) Save(step, 2);
   for (int64_t step = 1; step <= 5; ++step) {
@@ -153,7 +153,7 @@ TEST_F(CatalogTest, LeftoversOfAnEarlierReleaseAreRemoved) {
   Overwrite(JoinPath(StepDirectory(directory_, 2), "notes.txt"), "mine");
   ASSERT_TRUE(Rename(StepDirectory(directory_, 3), Path("kept")).ok());
   ASSERT_EQ(symlink(Path("kept").c_str(), StepDirectory(directory_, 3).c_str()), 0);
-  // Two that somebody is copying to here: its last file, or the directory, has just changed.
+  // Two directories that a user is copying here: the last file, or the directory, has just changed.
   const absl::Time now = absl::Now(), soon = now + absl::Minutes(2);
   const auto touch = [](const std::string& path, absl::Time when) {
     const timespec at = absl::ToTimespec(when);
@@ -171,7 +171,7 @@ TEST_F(CatalogTest, LeftoversOfAnEarlierReleaseAreRemoved) {
   EXPECT_EQ(ListDirectory(StepDirectory(directory_, 2)).value().size(), 3u);
 }
 
-// A copy that is complete in the very moment.
+// A copy that becomes complete at the very moment of the removal.
 TEST_F(CatalogTest, WhatTurnsOutToBeACheckpointIsPutBack) {
   const std::string step_dir = Save(1, 1), manifest = JoinPath(step_dir, kManifestName);
   const std::string contents = Contents(manifest);

@@ -16,7 +16,7 @@
 namespace zerofleet::checkpoint {
 namespace {
 
-// By the names that the directory lists: a manifest that cannot be looked at still counts.
+// Goes by the names in the directory: a manifest that cannot be examined still counts.
 absl::Status CheckNotCommitted(const std::string& step_dir) {
   ZF_ASSIGN_OR_RETURN(const bool there, IsThere(step_dir));
   if (!there) return absl::OkStatus();
@@ -26,7 +26,7 @@ absl::Status CheckNotCommitted(const std::string& step_dir) {
       absl::StrCat(step_dir, ": holds a committed checkpoint, which is never overwritten"));
 }
 
-// Between any check of the target and the rename another process may commit there, so the rename itself must not
+// Another process may commit there between any check of the target and the rename, so the rename itself must not
 // replace anything.
 absl::Status RenameToStep(const std::string& partial_dir, const std::string& step_dir) {
   absl::Status renamed = RenameDirectory(partial_dir, step_dir);
@@ -64,7 +64,7 @@ absl::Status CommitCheckpoint(const std::string& step_dir, const v1::CheckpointM
   ZF_RETURN_IF_ERROR(RenameToStep(partial_dir, step_dir));
   ZF_KILL_POINT("commit/renamed");
   const absl::Status durable = SyncDirectory(ParentOf(step_dir));
-  // Nobody hears of a commit that may not be durable, so it must not be listed.
+  // A commit that may not be durable is not reported, so it must not be listed either.
   if (!durable.ok() && !RenameDirectory(step_dir, partial_dir).ok()) {
     const absl::StatusOr<FileId> there = IdOf(step_dir);
     if (there.ok() && *there == written) RemoveCheckpointFiles(step_dir).IgnoreError();

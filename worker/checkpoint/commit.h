@@ -1,4 +1,5 @@
-// The commit of a checkpoint: what every rank has written becomes a step directory that is never written to again.
+// The commit of a checkpoint: the files that every rank has written become a step directory that is never written
+// again.
 #ifndef ZEROFLEET_WORKER_CHECKPOINT_COMMIT_H_
 #define ZEROFLEET_WORKER_CHECKPOINT_COMMIT_H_
 
@@ -15,17 +16,17 @@ namespace zerofleet::checkpoint {
 
 // Commits the shards in PartialDirectory(step_dir, manifest.generation()) as `step_dir`: validates the manifest, reads
 // every shard and checks its length, header and digest, writes manifest.json by write, fsync and rename, renames the
-// directory and syncs its parent. The rename is the commit: before it there is no `step_dir`, after it a whole one. It
-// is taken back if the parent cannot be synced.
+// directory and syncs its parent. The rename is the commit: before it there is no `step_dir`, after it a complete one.
+// If the parent cannot be synced, the rename is undone.
 //
-// `tokenizer` are the files that the manifest describes as the tokenizer's; they are written here.
+// `tokenizer` has the files that the manifest describes as the tokenizer's; the commit writes them.
 //
-// A commit removes nothing and replaces nothing but an empty directory. `may_commit`, if given, is asked right before
-// the rename: what it says instead of OK is returned, and nothing is committed. `read_bytes`, if given, grows with what
-// has been read of the shards.
+// A commit removes nothing and replaces nothing but an empty directory. `may_commit`, if given, is called right before
+// the rename: if it does not return OK, nothing is committed and its status is returned. `read_bytes`, if given, grows
+// by the bytes read of the shards.
 //
-// FailedPrecondition if `step_dir` is committed already, or holds anything else; DataLoss naming the file for a shard
-// that is not what the manifest says.
+// FailedPrecondition if `step_dir` is already committed, or holds anything else; DataLoss, naming the file, for a shard
+// that differs from what the manifest says.
 absl::Status CommitCheckpoint(const std::string& step_dir, const v1::CheckpointManifest& manifest,
                               const TokenizerFiles& tokenizer = {},
                               const std::function<absl::Status()>& may_commit = nullptr,

@@ -1,4 +1,4 @@
-// What a commit checks, the order in which it becomes durable, and what a crash or an orphan leaves.
+// What a commit checks, the order in which it becomes durable, and what a crash or an orphaned worker leaves.
 #include "worker/checkpoint/commit.h"
 
 #include <cerrno>
@@ -22,7 +22,7 @@ class CommitTest : public CheckpointTest {
  protected:
   std::string StepDir(int64_t step) const { return StepDirectory(directory_, step); }
   std::string Partial(int64_t step) const { return PartialDirectory(StepDir(step), 0); }
-  // Commits `manifest` as step 7; before the last of its checks another run's checkpoint appears there.
+  // Commits `manifest` as step 7; before its last check another run's checkpoint appears there.
   absl::Status CommitAgainstAnother(const v1::CheckpointManifest& manifest, FileCallLog& log) {
     const std::string other = JoinPath(Path("elsewhere"), "step-00000007");
     EXPECT_TRUE(CreateDirectories(Path("elsewhere")).ok());
@@ -52,7 +52,7 @@ TEST_F(CommitTest, ADirectoryAppearsWholeAndIsNeverReplaced) {
   EXPECT_TRUE(VerifyCheckpoint(StepDir(7)).ok());
 }
 
-// Shards, then the manifest's bytes, then its name, then the directory's: each durable before the next.
+// Each becomes durable before the next: shards, the manifest's bytes, its name, the directory's name.
 TEST_F(CommitTest, EachStepIsDurableBeforeTheNext) {
   const v1::CheckpointManifest manifest = WriteShards(StepDir(7), 7, 1);
   FileCallLog log(directory_);
@@ -105,7 +105,7 @@ TEST_F(CommitTest, ACommitThatCannotBeTakenBackIsNoneEither) {
   EXPECT_TRUE(VerifyCheckpoint(StepDir(7)).ok());
 }
 
-// Two coordinators that both believe they hold the directory: what one has acknowledged the other must not remove.
+// With two coordinators that both believe they hold the directory, neither may remove what the other has acknowledged.
 TEST_F(CommitTest, AnothersCheckpointIsNeverReplaced) {
   const v1::CheckpointManifest manifest = WriteShards(StepDir(7), 7, 2);
   FileCallLog log(directory_);
@@ -114,7 +114,7 @@ TEST_F(CommitTest, AnothersCheckpointIsNeverReplaced) {
   EXPECT_TRUE(VerifyCheckpoint(StepDir(7)).ok());
 }
 
-// The other commits after the last check, so that only the rename itself is left to tell.
+// The other commits after the last check, so that only the rename itself can detect it.
 TEST_F(CommitTest, TheRenameItselfReplacesNothing) {
   const std::string other = JoinPath(Path("elsewhere"), "step-00000007");
   for (const bool flags : {true, false}) {
@@ -142,8 +142,8 @@ TEST_F(CommitTest, WhoMayNotCommitDoesNot) {
   EXPECT_EQ(log.calls().back(), "fsync .step-00000007.generation-0.partial") << "asked before the rename, and last";
 }
 
-// Over NFS a rename may be carried out although the call fails: its answer is lost, and the call that is sent again
-// finds nothing to rename.
+// Over NFS a rename may succeed although the call fails: its answer is lost, and the repeated call finds nothing to
+// rename.
 TEST_F(CommitTest, ARenameWhoseAnswerIsLostHasSucceeded) {
   const std::string partial = ".step-00000007.generation-0.partial";
   for (const bool flags : {true, false}) {
@@ -184,7 +184,7 @@ TEST_F(CommitTest, EveryShardIsReadAndCompared) {
   EXPECT_TRUE(CommitCheckpoint(StepDir(7), manifest).ok());
 }
 
-// A worker of a fleet that is gone wakes in its save: its generation's directory was never renamed, or already was.
+// A worker of a lost fleet wakes up during its save: its generation's directory was never renamed, or already was.
 TEST_F(CommitTest, AnOrphanCannotTouchWhatWasCommitted) {
   const std::string step_dir = Save(7, 2);
   const std::string before = Contents(JoinPath(step_dir, ShardFileName(0)));
@@ -194,7 +194,7 @@ TEST_F(CommitTest, AnOrphanCannotTouchWhatWasCommitted) {
   for (uint64_t generation : {0, 1}) {
     auto written = WriteShard(PartialDirectory(step_dir, generation), 0, ranges, optim::Optimizers().front(),
                               {other, other, other});
-    EXPECT_TRUE(written.ok()) << written.status();  // into a directory of its own
+    EXPECT_TRUE(written.ok()) << written.status();  // it writes into a directory of its own
   }
   EXPECT_EQ(Contents(JoinPath(step_dir, ShardFileName(0))), before);
   EXPECT_TRUE(VerifyCheckpoint(step_dir).ok());
@@ -207,7 +207,7 @@ TEST_F(CommitTest, ACrashLeavesNothingCommittedAndNothingInTheWay) {
   EXPECT_THAT(ListCheckpoints(directory_).value(), IsEmpty());
   ASSERT_TRUE(RemoveCheckpointFiles(Partial(2)).ok());
   EXPECT_THAT(ListDirectory(directory_).value(), IsEmpty());
-  // An empty directory is no obstacle; whatever is not empty is not removed for a commit.
+  // An empty directory is no obstacle; a commit never removes one that is not empty.
   ASSERT_TRUE(CreateDirectory(StepDir(2)).ok());
   EXPECT_TRUE(CommitCheckpoint(StepDir(2), WriteShards(StepDir(2), 2, 2)).ok());
   for (const std::string& name : {ShardFileName(4), std::string("notes.txt")}) {

@@ -27,7 +27,7 @@ class ForeignCheckpointTest : public CheckpointTest {
     config.mutable_model()->mutable_foreign()->add_buffers("steps");
     return config;
   }
-  // 0, 1, 2, ... in tensors of these names and shapes.
+  // Writes 0, 1, 2, ... as tensors of these names and shapes.
   void WriteWeights(const std::vector<SafetensorsTensor>& tensors) {
     std::string data;
     float next = 0;
@@ -50,14 +50,14 @@ TEST_F(ForeignCheckpointTest, IsWrittenVerifiedAndExported) {
   ASSERT_TRUE(imported.ok()) << imported;
   EXPECT_TRUE(VerifyCheckpoint(Path("step-00000000")).ok());
   const v1::CheckpointManifest manifest = ReadManifest(Path("step-00000000")).value();
-  ASSERT_EQ(manifest.tensors_size(), 3);  // a buffer is no part of the state
+  ASSERT_EQ(manifest.tensors_size(), 3);  // buffers are not part of the state
   EXPECT_EQ(manifest.tensors(1).name(), "first.weight");
   const absl::Status exported = ExportHuggingFace(Path("step-00000000"), Path("hf"));
   ASSERT_TRUE(exported.ok()) << exported;
   EXPECT_EQ(Contents(Path("hf/config.json")), "{\"model_type\": \"mine\"}\n");
   const SafetensorsHeader header = ReadSafetensorsHeader(Path("hf/model.safetensors")).value();
   EXPECT_EQ(header.tensors[1].name, "first.weight");
-  EXPECT_EQ(header.tensors[1].shape, (std::vector<int64_t>{4, 3}));  // as it was: nothing is transposed
+  EXPECT_EQ(header.tensors[1].shape, (std::vector<int64_t>{4, 3}));  // unchanged: nothing is transposed
   const std::string contents = Contents(Path("hf/model.safetensors"));
   const float* const values = reinterpret_cast<const float*>(contents.data() + header.data_begin);
   for (int i = 0; i < 24; ++i) EXPECT_EQ(values[i], static_cast<float>(i));
@@ -94,7 +94,7 @@ TEST_F(ForeignCheckpointTest, IsComparedByItsTensors) {
               HasSubstr("another model"));
 }
 
-// What a run begins with is all there, whatever that run trains.
+// A checkpoint that a run begins with has all weights, whatever the run trains.
 TEST_F(ForeignCheckpointTest, OfWeightsNothingIsFrozen) {
   WriteWeights(module_);
   v1::Config config = Config();

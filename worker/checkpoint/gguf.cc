@@ -24,7 +24,7 @@ constexpr char kAlignmentKey[] = "general.alignment";
 
 enum FactType : uint32_t { kUint32 = 4, kInt32 = 5, kFloat = 6, kBool = 7, kText = 8, kArray = 9 };
 
-// Bytes of a number of this type; 0 for others.
+// Bytes of a number of this type; 0 for types that are no numbers.
 size_t NumberBytes(uint32_t type) {
   constexpr size_t kBytes[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
   return type < std::size(kBytes) ? kBytes[type] : 0;
@@ -77,7 +77,7 @@ class GgufReader {
     if (type != kArray) return ReadNumber(type);
     ZF_ASSIGN_OR_RETURN(const uint32_t element, Read<uint32_t>());
     ZF_ASSIGN_OR_RETURN(const uint64_t count, Read<uint64_t>());
-    // A text takes its length's 8 bytes at least: no count can ask for more memory than the file has bytes.
+    // A text takes at least the 8 bytes of its length, so no count can request more memory than the file has bytes.
     const size_t least = element == kText ? sizeof(uint64_t) : NumberBytes(element);
     if (least == 0) return MalformedGguf(absl::StrCat("has an array of type ", element));
     if (count > (bytes_.size() - at_) / least) return MalformedGguf("ends in an array of its header");
@@ -153,7 +153,7 @@ class GgufWriter {
   std::string bytes_ = std::string(kGgufMagic);
 };
 
-// Knows of the tensor's place the offset in the data alone, in `begin`.
+// Reads a tensor's entry; `begin` is only its offset in the data section.
 absl::StatusOr<GgufTensor> ReadGgufTensor(GgufReader& reader) {
   GgufTensor tensor;
   ZF_ASSIGN_OR_RETURN(tensor.name, reader.ReadText());
@@ -174,7 +174,7 @@ absl::StatusOr<GgufTensor> ReadGgufTensor(GgufReader& reader) {
   ZF_ASSIGN_OR_RETURN(const uint64_t offset, reader.Read<uint64_t>());
   if (offset > static_cast<uint64_t>(INT64_MAX) / 2) return MalformedGguf(absl::StrCat(where, "an offset of ", offset));
   tensor.begin = static_cast<int64_t>(offset);
-  // What is not read has a place all the same, which is not looked at.
+  // A type that is not supported has a place too, but its end is unknown.
   const int64_t bytes =
       tensor.shape.back() % kGgufBlock == 0 || GgufBytes(tensor.type, 1) > 0 ? GgufBytes(tensor.type, elements) : -1;
   tensor.end = bytes < 0 ? -1 : tensor.begin + bytes;
@@ -190,7 +190,7 @@ float Half(const std::byte* data) {
 struct GgufTypeRow {
   uint32_t type;
   const char* name;
-  int64_t elements, bytes;  // of a block
+  int64_t elements, bytes;  // per block
 };
 constexpr GgufTypeRow kGgufTypes[] = {{0, "F32", 1, 4},
                                       {1, "F16", 1, 2},
@@ -205,7 +205,7 @@ const GgufTypeRow* FindGgufType(uint32_t type) {
   return row == std::end(kGgufTypes) ? nullptr : row;
 }
 
-// Nibbles: the first half of a block in the low ones, the second in the high ones.
+// Unpacks a block's nibbles: its first half is in the low ones, its second half in the high ones.
 template <typename Value>
 void FromNibbles(const std::byte* nibbles, float* into, const Value& value) {
   for (int64_t i = 0; i < kGgufBlock / 2; ++i) {

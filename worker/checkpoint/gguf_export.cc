@@ -28,9 +28,7 @@
 namespace zerofleet::checkpoint {
 namespace {
 
-// Llama 3's scaling of rotary positions is a tensor there: what each frequency is divided by.
-
-// general.architecture: by what the model has that a plain Llama has not.
+// The value of general.architecture, which follows from what the model has beyond a plain Llama.
 std::string ArchitectureOf(const v1::ModelConfig& model) {
   if (model.qk_norm()) return "qwen3";
   return model.qkv_bias() ? "qwen2" : "llama";
@@ -42,7 +40,7 @@ GgufFacts FactsOfModel(const model::ModelFamily& family, const v1::CheckpointMan
   const model::Sizes sizes(model);
   const auto number = [](int64_t value) { return static_cast<uint32_t>(value); };
   const auto key = [&](const char* name) { return absl::StrCat(kind, ".", name); };
-  // general.file_type: of most tensors, numbered as llama.cpp numbers them.
+  // general.file_type is the type of most tensors, in llama.cpp's numbering.
   const uint32_t file_type = dtype == device::DType::kF32 ? 0 : dtype == device::DType::kF16 ? 1 : 32;
   GgufFacts facts = {{"general.architecture", kind},
                      {"general.name", absl::StrCat("zerofleet step ", manifest.step())},
@@ -67,7 +65,7 @@ GgufFacts FactsOfModel(const model::ModelFamily& family, const v1::CheckpointMan
   return facts;
 }
 
-// The tensors in the checkpoint's order, each at the next place that is aligned.
+// The places of the tensors, in the checkpoint's order, each at the next aligned place.
 class GgufLayout {
  public:
   GgufLayout(const model::ModelFamily& family, const v1::CheckpointManifest& manifest, device::DType dtype)
@@ -81,7 +79,7 @@ class GgufLayout {
 
   const std::vector<GgufTensor>& tensors() const { return tensors_; }
   int64_t data_bytes() const { return next_; }
-  // The weights' places behind `header`, to which the data are added that are in no checkpoint.
+  // Returns the weights' places behind `header`, to which it appends the data that are not in the checkpoint.
   std::vector<PlacedWeight> Behind(std::string* header) const {
     std::vector<PlacedWeight> weights = weights_;
     for (PlacedWeight& weight : weights) weight.at += static_cast<int64_t>(header->size());
@@ -92,7 +90,7 @@ class GgufLayout {
  private:
   void Add(const model::ModelFamily& family, const v1::ModelConfig& model, const v1::TensorEntry& entry,
            device::DType dtype) {
-    if (IsAdapter(entry.name())) return;  // merged
+    if (IsAdapter(entry.name())) return;  // merged into its weight
     std::string name = entry.name();
     if (name.starts_with(family.hugging_face.prefix)) name.erase(0, family.hugging_face.prefix.size());
     const std::vector<int64_t> shape(entry.shape().begin(), entry.shape().end());

@@ -1,4 +1,4 @@
-// A Llama of each architecture out to GGUF and in again: names, rows, values, tokenizer.
+// A Llama of each architecture, exported to GGUF and imported again: names, rows, values, tokenizer.
 #include "worker/checkpoint/gguf_export.h"
 
 #include <map>
@@ -43,7 +43,7 @@ class GgufExportTest : public CheckpointTest {
     return model;
   }
 
-  // What the model's element `i` is: nothing that bf16 holds as it is.
+  // The value of the model's element `i`, which bf16 cannot hold exactly.
   float Weight(int64_t i) const { return scale_ * (1.0f + static_cast<float>(i) * 0.001f); }
   static int64_t FinalNormsPlace() {
     const model::ModelSpec spec = model::ModelSpec::Create(Llama()).value();
@@ -51,7 +51,7 @@ class GgufExportTest : public CheckpointTest {
   }
   float scale_ = 1;
 
-  // Writes the model's Hugging Face folder, and imports that.
+  // Writes the model's Hugging Face directory, and imports it.
   std::string Checkpoint(const v1::ModelConfig& model, const std::string& tokenizer = "") {
     const std::string hf = Path("hf"), step_dir = Path("in/step-00000000");
     EXPECT_TRUE(RemoveTree(hf).ok() && RemoveTree(Path("in")).ok() && CreateDirectories(hf).ok());
@@ -109,7 +109,8 @@ TEST_F(GgufExportTest, EveryArchitectureComesBackAsItWas) {
   }
 }
 
-// llama.cpp keeps what it divides frequencies by. Waves of Llama 3's all lengths, and none that reaches the factor.
+// llama.cpp stores the divisors of frequencies. Tests waves of all of Llama 3's lengths, and waves so short that none
+// reaches the factor.
 TEST_F(GgufExportTest, TheScalingOfLlama3ComesBack) {
   const auto scaled = [](double theta, double factor) {
     v1::ModelConfig model = Llama();

@@ -1,4 +1,4 @@
-// Fuzzes GGUF: any bytes as the file; what is accepted has its tensors within it.
+// Fuzzes GGUF: any bytes as the file. In an accepted file, tensors lie within it.
 #include <cstddef>
 #include <cstdint>
 #include <span>

@@ -1,4 +1,4 @@
-// What llama.cpp calls the tensors of a Llama.
+// llama.cpp's names for the tensors of the Llama family.
 #ifndef ZEROFLEET_WORKER_CHECKPOINT_GGUF_NAMES_H_
 #define ZEROFLEET_WORKER_CHECKPOINT_GGUF_NAMES_H_
 
@@ -6,10 +6,10 @@
 
 namespace zerofleet::checkpoint {
 
-// "blk.3.attn_q.weight" -> "layers.3.self_attn.q_proj.weight", without the family's prefix; what is not known keeps its
-// name.
+// "blk.3.attn_q.weight" -> "layers.3.self_attn.q_proj.weight", without the family's prefix; an unknown name stays as it
+// is.
 std::string NameFromGguf(const std::string& theirs);
-// The reverse.
+// The reverse of NameFromGguf.
 std::string NameForGguf(const std::string& ours);
 
 }  // namespace zerofleet::checkpoint

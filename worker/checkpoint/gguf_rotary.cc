@@ -1,4 +1,4 @@
-// See gguf_rotary.h.
+// Divisors from scalings and back; see gguf_rotary.h.
 #include "worker/checkpoint/gguf_rotary.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace zerofleet::checkpoint {
 namespace {
 
-// What Llama 3.1, 3.2 and 3.3 have in common (Grattafiori et al. 2024); they differ in the factor.
+// The settings that Llama 3.1, 3.2 and 3.3 share (Grattafiori et al. 2024); they differ in the factor.
 constexpr double kLowFactor = 1, kHighFactor = 4;
 constexpr int64_t kOriginalContext = 8192;
 
@@ -41,7 +41,7 @@ absl::StatusOr<v1::RopeScalingConfig> ScalingOfDivisors(v1::ModelConfig model, s
   scaling.set_low_freq_factor(kLowFactor);
   scaling.set_high_freq_factor(kHighFactor);
   scaling.set_original_max_position_embeddings(kOriginalContext);
-  // The longest waves are divided by the factor; a model may have none that are so long.
+  // The longest waves are divided by the factor; a model may have no waves that long.
   const double largest = std::round(*std::max_element(divisors.begin(), divisors.end()));
   for (const double factor : {largest, 8.0, 32.0}) {
     if (!(factor >= 1 && factor <= 1e6)) continue;

@@ -1,5 +1,5 @@
-// Llama 3's scaling of rotary positions in GGUF: llama.cpp keeps what each frequency is divided by, in a tensor, and
-// not the numbers that these follow from.
+// Llama 3's scaling of rotary positions in GGUF: llama.cpp stores the divisor of each frequency, in a tensor, and not
+// the settings that the divisors follow from.
 #ifndef ZEROFLEET_WORKER_CHECKPOINT_GGUF_ROTARY_H_
 #define ZEROFLEET_WORKER_CHECKPOINT_GGUF_ROTARY_H_
 
@@ -13,11 +13,11 @@ namespace zerofleet::checkpoint {
 
 inline constexpr char kFrequencyDivisors[] = "rope_freqs.weight";
 
-// head_size / 2 of them; empty for a model without this scaling.
+// The head_size / 2 divisors; empty for a model without this scaling.
 std::vector<float> FrequencyDivisors(const v1::ModelConfig& model);
 
-// The scaling whose divisors of `model`, which has a head size and a theta, these are: none where all are 1, or Llama
-// 3.1's with any factor. InvalidArgument for others.
+// The scaling of `model`, whose head size and theta are set, that has these divisors: none if all are 1, or Llama 3.1's
+// with any factor. InvalidArgument for others.
 absl::StatusOr<v1::RopeScalingConfig> ScalingOfDivisors(v1::ModelConfig model, std::span<const float> divisors);
 
 }  // namespace zerofleet::checkpoint

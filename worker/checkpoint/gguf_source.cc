@@ -1,4 +1,4 @@
-// Names, sizes and rows of llama.cpp's, turned into ours; see gguf_source.h.
+// Turns llama.cpp's names, sizes and order of rows into ours; see gguf_source.h.
 #include "worker/checkpoint/gguf_source.h"
 
 #include <algorithm>
@@ -99,7 +99,7 @@ absl::Status GgufSource::ReadModel() {
   model_.set_head_size(head_size);
   model_.set_intermediate(intermediate);
   model_.set_context(context);
-  // It is stored as fp32; what was meant is the shortest number that rounds so.
+  // Epsilon is stored as fp32; the number meant is the shortest one that rounds to it.
   double shortest = epsilon;
   if (absl::SimpleAtod(absl::StrCat(static_cast<float>(epsilon)), &shortest)) model_.set_norm_epsilon(shortest);
   model_.set_rope_theta(theta);
@@ -122,7 +122,7 @@ absl::Status GgufSource::ReadScaling() {
     return GgufNotSupported(absl::StrCat("tensor '", kFrequencyDivisors, "' beside rope.scaling.type"));
   }
   const int64_t count = model_.head_size() / 2;
-  ZF_RETURN_IF_ERROR(Check(kFrequencyDivisors, {count}));  // as many as the file has
+  ZF_RETURN_IF_ERROR(Check(kFrequencyDivisors, {count}));  // the file has this many
   std::vector<float> divisors(static_cast<size_t>(count));
   ZF_RETURN_IF_ERROR(Read(kFrequencyDivisors, {count}, divisors));
   ZF_ASSIGN_OR_RETURN(*model_.mutable_rope_scaling(), ScalingOfDivisors(model_, divisors));
@@ -163,7 +163,7 @@ absl::Status GgufSource::Read(const std::string& name, const std::vector<int64_t
   std::vector<float> rows(turned ? into.size() : 0);
   const std::span<float> read = turned ? std::span(rows) : into;
   DequantizeGguf(tensor.type, file_->bytes().data() + tensor.begin, read);
-  // A head's rows come in pairs that are turned together: row 2i and 2i + 1 are ours i and i + half.
+  // A head's rows come in pairs that are rotated together: its rows 2i and 2i + 1 are our rows i and i + half.
   const int64_t columns = shape.size() > 1 ? shape[1] : 1, head = model_.head_size(), half = head / 2;
   for (int64_t row = 0; turned && row < shape[0]; ++row) {
     const int64_t in_head = row % head, to = row - in_head + in_head / 2 + in_head % 2 * half;

@@ -20,13 +20,13 @@ namespace zerofleet::checkpoint {
 
 class GgufSource : public WeightSource {
  public:
-  // Architectures llama and qwen2. DataLoss for a file that is malformed, InvalidArgument that names what is not
-  // supported; errors begin with the path.
+  // Opens a model of architecture llama, qwen2 or qwen3. DataLoss if the file is malformed, InvalidArgument, naming
+  // what is not supported; errors begin with the path.
   static absl::StatusOr<std::unique_ptr<GgufSource>> Open(const std::string& path);
 
   const v1::ModelConfig& model() const { return model_; }
-  // As a Hugging Face folder has it: a tokenizer.json and a tokenizer_config.json, with the chat template. None of a
-  // tokenizer that is not byte-level BPE.
+  // The tokenizer as the files of a Hugging Face directory: a tokenizer.json and a tokenizer_config.json, with the chat
+  // template. No files if the tokenizer is not byte-level BPE.
   absl::StatusOr<TokenizerFiles> Tokenizer() const;
 
   std::vector<std::string> Names() const override;
@@ -38,14 +38,14 @@ class GgufSource : public WeightSource {
   GgufSource(std::unique_ptr<MappedFile> file, GgufFile header) : file_(std::move(file)), header_(std::move(header)) {}
   absl::Status ReadModel();
   absl::Status NameTensors();
-  // Takes the tensor of frequencies' divisors, which is no weight, for the model's scaling.
+  // Turns the tensor of frequencies' divisors, which is no weight, into the model's scaling.
   absl::Status ReadScaling();
 
   const std::unique_ptr<MappedFile> file_;
   const GgufFile header_;
   v1::ModelConfig model_;
-  bool interleaves_ = false;                          // rows of queries and keys (llama)
-  std::map<std::string, const GgufTensor*> tensors_;  // by our names, without the family's prefix
+  bool interleaves_ = false;                          // the file interleaves rows of queries and keys (llama)
+  std::map<std::string, const GgufTensor*> tensors_;  // keyed by our names, without the family's prefix
 };
 
 }  // namespace zerofleet::checkpoint

@@ -1,4 +1,4 @@
-// GGUF files made byte by byte: read, dequantized, and refused where they lie.
+// GGUF files made byte by byte: read, dequantized, and refused where they are inconsistent.
 #include "worker/checkpoint/gguf.h"
 
 #include <unistd.h>
@@ -110,7 +110,7 @@ TEST(GgufTest, WhatCannotBeIsNamed) {
   EXPECT_THAT(Error(Writer().Header(1, 0).Tensor("t", {8}, 0, UINT64_MAX).Data(32).bytes), HasSubstr("an offset of"));
   EXPECT_THAT(Error(Writer().Header(0, 2).Fact("a", 1u).Fact("a", 1u).bytes), HasSubstr("twice"));
   EXPECT_THAT(Error(Writer().Header(0, 1).Text("a").Number<uint32_t>(99).bytes), HasSubstr("type 99"));
-  // An array that says it has more elements than the file has bytes.
+  // An array that claims more elements than the file has bytes.
   for (const uint64_t count : {uint64_t{1} << 20, uint64_t{1} << 60}) {
     Writer bomb;
     bomb.Header(0, 1).Text("a").Number<uint32_t>(9).Number<uint32_t>(8).Number<uint64_t>(count);
@@ -201,7 +201,7 @@ TEST_F(GgufSourceTest, RowsOfQueriesAreHuggingFacesOnes) {
   EXPECT_TRUE(source->model().tied());
   std::vector<float> queries(16);
   ASSERT_TRUE(source->Read("layers.0.self_attn.q_proj.weight", {4, 4}, queries).ok());
-  // Rows 0 and 1 of the file are turned together: ours are 0 and 2.
+  // Rows 0 and 1 of the file are rotated together: they are our rows 0 and 2.
   EXPECT_THAT(queries, ElementsAre(0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15));
   const auto qwen = GgufSource::Open(Write({.kind = "qwen2"})).value();
   EXPECT_TRUE(qwen->model().qkv_bias());

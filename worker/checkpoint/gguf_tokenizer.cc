@@ -1,4 +1,4 @@
-// tokenizer.json written from lists; see gguf_tokenizer.h.
+// Writes tokenizer.json from lists, and lists from it; see gguf_tokenizer.h.
 #include "worker/checkpoint/gguf_tokenizer.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kNormal = 1, kControl = 3, kUserDefined = 4, kUnused = 5;  // of tokenizer.ggml.token_type
+constexpr double kNormal = 1, kControl = 3, kUserDefined = 4, kUnused = 5;  // values of tokenizer.ggml.token_type
 
 struct SplitRow {
   const char* name;  // tokenizer.ggml.pre
@@ -46,7 +46,7 @@ constexpr SplitRow kSplits[] = {
 
 absl::Status DoNotFit(const std::string& what) { return absl::DataLossError(absl::StrCat("tokenizer.ggml: ", what)); }
 
-// The text of the token whose id is the fact `key`, which may be missing.
+// The text of the token whose id is the fact `key`; null if the fact is missing or no such id.
 Json TokenOf(const GgufFile& file, const char* key, const std::vector<std::string>& tokens) {
   if (!file.Has(key)) return nullptr;
   const absl::StatusOr<double> id = file.Number(key);
@@ -69,7 +69,7 @@ Json AddedTokens(const std::vector<std::string>& tokens, const std::vector<doubl
   return added;
 }
 
-// Whether it cuts text as `row` does: what only changes offsets is left out.
+// Whether a tokenizer with these steps splits text as `row` does; settings that only change offsets are ignored.
 bool SplitsAs(const SplitRow& row, const nlohmann::json& normalizer, nlohmann::json pre_tokenizer) {
   nlohmann::json wanted = nlohmann::json::parse(row.pre_tokenizer);
   for (nlohmann::json* one : {&wanted, &pre_tokenizer}) {
@@ -83,12 +83,12 @@ bool SplitsAs(const SplitRow& row, const nlohmann::json& normalizer, nlohmann::j
   return wanted == pre_tokenizer && nlohmann::json::parse(row.normalizer) == normalizer;
 }
 
-// The member `key`, null where there is none.
+// The member `key`; null if there is none.
 nlohmann::json Member(const nlohmann::json& object, const char* key) {
   return object.is_object() && object.contains(key) ? object[key] : nlohmann::json();
 }
 
-// The id of the token that tokenizer_config.json has under `key`, as a text or as an object with its content.
+// The id of the token that tokenizer_config.json names under `key`, as a text or as an object with its content.
 std::optional<uint32_t> IdOf(const nlohmann::json& config, const char* key, const std::vector<std::string>& tokens) {
   nlohmann::json token = Member(config, key);
   if (token.is_object()) token = Member(token, "content");
@@ -103,7 +103,8 @@ struct TokenLists {
   std::vector<int32_t> types;
 };
 
-// By id. Ids that no token has, up to the model's vocabulary, get a name as llama.cpp's own converter makes it.
+// Lists tokens by id. Ids without a token, up to the model's vocabulary, get the names that llama.cpp's converter gives
+// them.
 TokenLists ListTokens(const nlohmann::json& tokenizer, int64_t vocab) {
   const auto size = static_cast<size_t>(vocab);
   TokenLists lists = {std::vector<std::string>(size), std::vector<int32_t>(size, kUnused)};
@@ -143,7 +144,7 @@ absl::StatusOr<GgufFacts> FactsOfTokenizer(const TokenizerFiles& files, int64_t 
       ZF_ASSIGN_OR_RETURN(config, ParseJson(file.contents));
     }
   }
-  // What the tokenizer's own parser accepts has a model of type BPE, with a vocabulary and merges.
+  // The tokenizer's own parser has accepted the file, so its model is of type BPE, with a vocabulary and merges.
   const auto* const split = std::find_if(std::begin(kSplits), std::end(kSplits), [&](const SplitRow& row) {
     return SplitsAs(row, Member(tokenizer, "normalizer"), Member(tokenizer, "pre_tokenizer"));
   });
@@ -188,7 +189,7 @@ absl::StatusOr<TokenizerFiles> GgufTokenizer(const GgufFile& file) {
     ++used;
   }
   if (vocabulary.size() != used) return DoNotFit("a token stands there twice");
-  // Every field that a release of tokenizers has asked for.
+  // Every field that any release of tokenizers requires.
   Json json = {
       {"version", "1.0"},
       {"truncation", nullptr},

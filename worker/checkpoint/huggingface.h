@@ -1,4 +1,4 @@
-// Checkpoints to and from the directories that Hugging Face's transformers reads and writes.
+// Exports checkpoints to the directories that Hugging Face's transformers reads, and imports them.
 //
 // A directory holds config.json and model.safetensors (or shards listed by model.safetensors.index.json). Tensor names
 // are ours already; some matrices are stored (in, out) there and (out, in) here. A tied head is not stored. What
@@ -17,10 +17,10 @@
 
 namespace zerofleet::checkpoint {
 
-// Writes `out_dir`/model.safetensors, of `dtype`, config.json and a model card (model_card.h) from the committed
+// Writes `out_dir`/model.safetensors as `dtype`, config.json and a model card (model_card.h) from the committed
 // checkpoint `step_dir`, every byte of which is checked on the way, and its tokenizer if it carries one.
-// FailedPrecondition if any of these files is there already. Of a PyTorch module config.json is what was recorded of
-// it, if anything, and there is no card. Memory does not grow with the model (weight_file.h).
+// FailedPrecondition if any of these files exists. For a PyTorch module there is no card, and config.json is written
+// only if it was recorded. Memory does not grow with the model (weight_file.h).
 absl::Status ExportHuggingFace(const std::string& step_dir, const std::string& out_dir,
                                device::DType dtype = device::DType::kF32, WeightsOf which = WeightsOf::kStep);
 
@@ -30,13 +30,14 @@ struct ImportStamp {
   int64_t committed_unix_seconds;
 };
 
-// Writes `step_dir` as a committed checkpoint at step 0, every state but the weights zero, in one rank's file, from
-// `from`: a Hugging Face directory, or a GGUF file (gguf_source.h), with the tokenizer that is there. `defaults` is a
-// complete configuration, whose model is replaced by what is found; or of a PyTorch module (worker/model/foreign.h),
-// whose parameters `from` must have under their own names. Names with or without the family's prefix and
-// tensors of F32, BF16 or F16 are taken, of GGUF also quantized ones; a head must equal the token embedding where the
-// model is tied; buffers are left out. DataLoss naming file and tensor for anything missing, unknown or of another
-// shape, InvalidArgument for a model this version cannot train, FailedPrecondition if `step_dir` is committed already.
+// Writes the committed checkpoint `step_dir` at step 0, in one rank's file, from a Hugging Face directory or a GGUF
+// file (gguf_source.h) `from`, with the tokenizer that is there. Every state but the weights is zero. `defaults` is a
+// complete configuration, whose model is replaced by the one found; or that of a PyTorch module
+// (worker/model/foreign.h), whose parameters `from` must have under their own names. Accepts names with or without the
+// family's prefix, and tensors of F32, BF16 or F16, in GGUF also quantized ones. If the model is tied, a head must
+// equal the token embedding. Buffers are left out. DataLoss, naming file and tensor, for anything missing, unknown or
+// of another shape; InvalidArgument for a model that this version cannot train; FailedPrecondition if `step_dir` is
+// already committed.
 absl::Status ImportModel(const std::string& from, const std::string& step_dir, const v1::Config& defaults,
                          const ImportStamp& stamp);
 

@@ -1,4 +1,4 @@
-// Written and read by the rows of the table of families; see huggingface_config.h.
+// Writes and reads config.json by the rows of the table of families; see huggingface_config.h.
 #include "worker/checkpoint/huggingface_config.h"
 
 #include <algorithm>
@@ -15,10 +15,10 @@ namespace {
 
 using nlohmann::json;
 
-// A row's constant, which a test of the rows parses.
+// Parses a row's constant; a test of the rows shows that all of them parse.
 nlohmann::ordered_json Constant(const char* text) { return nlohmann::ordered_json::parse(text); }
 
-// The family whose model_type config.json names; the first if it names none.
+// The family whose model_type config.json names; the first family if it names none.
 absl::StatusOr<const model::ModelFamily*> FamilyOf(const json& config) {
   if (!config.contains("model_type")) return model::ModelFamilies().front();
   const json& type = config["model_type"];

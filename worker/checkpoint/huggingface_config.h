@@ -1,4 +1,4 @@
-// config.json of transformers and our model configuration, by the family's row (worker/model/family.h).
+// Converts between transformers' config.json and our model configuration, by the family's row (worker/model/family.h).
 #ifndef ZEROFLEET_WORKER_CHECKPOINT_HUGGINGFACE_CONFIG_H_
 #define ZEROFLEET_WORKER_CHECKPOINT_HUGGINGFACE_CONFIG_H_
 
@@ -14,12 +14,12 @@
 
 namespace zerofleet::checkpoint {
 
-// The files of a model's directory.
+// The files in a model's directory.
 inline constexpr char kHuggingFaceConfigName[] = "config.json";
 inline constexpr char kHuggingFaceWeightsName[] = "model.safetensors";
 
-// The text of config.json for a model of `family` whose weights are stored as `dtype`, and whose tokenizer, if it is
-// known, ends a text with `end_of_text`.
+// The text of config.json for a model of `family` whose weights are stored as `dtype`, and whose tokenizer, if known,
+// ends a text with `end_of_text`.
 std::string HuggingFaceConfigText(const model::ModelFamily& family, const v1::ModelConfig& model,
                                   device::DType dtype = device::DType::kF32,
                                   std::optional<int32_t> end_of_text = std::nullopt);

@@ -26,7 +26,8 @@
 namespace zerofleet::checkpoint {
 namespace {
 
-// A checkpoint's tensors and the table's are the same, in one order (ValidateManifest).
+// Writes model.safetensors. The tensors of a checkpoint and of the table are the same, in the same order
+// (ValidateManifest).
 absl::Status WriteSafetensors(const std::string& path, bool transposes, const model::ModelSpec& spec,
                               device::DType dtype, const std::string& step_dir, const v1::CheckpointManifest& manifest,
                               WeightsOf which) {
@@ -34,7 +35,7 @@ absl::Status WriteSafetensors(const std::string& path, bool transposes, const mo
   std::vector<SafetensorsTensor> tensors;
   std::vector<PlacedWeight> weights;
   for (const v1::TensorEntry& entry : manifest.tensors()) {
-    if (IsAdapter(entry.name())) continue;  // merged, and behind all others
+    if (IsAdapter(entry.name())) continue;  // merged into its weight; adapters come behind all others
     SafetensorsTensor tensor;
     tensor.name = entry.name();
     tensor.dtype = SafetensorsTypeOf(dtype);
@@ -93,7 +94,7 @@ absl::Status ExportHuggingFace(const std::string& step_dir, const std::string& o
   ZF_ASSIGN_OR_RETURN(const bool there, IsThere(out_dir));
   ZF_RETURN_IF_ERROR(CreateDirectories(out_dir));
   const absl::Cleanup tidy = [&] {
-    if (!there) RemoveOne(out_dir).IgnoreError();  // it is empty where nothing could be written
+    if (!there) RemoveOne(out_dir).IgnoreError();  // it is empty if nothing could be written
   };
   ZF_RETURN_IF_ERROR(WriteSafetensors(weights, !foreign && family->hugging_face.transposes_products, spec, dtype,
                                       step_dir, manifest, which));

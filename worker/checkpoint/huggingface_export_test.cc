@@ -1,4 +1,4 @@
-// What is exported: names, Conv1D orientation, values; and never over anything.
+// Exports have the right names, Conv1D orientation and values, and never overwrite a file.
 #include "gmock/gmock.h"
 #include "worker/checkpoint/huggingface.h"
 #include "worker/checkpoint/huggingface_config.h"
@@ -29,7 +29,7 @@ TEST_F(HuggingFaceExportTest, TensorsCarryTheirNamesShapesAndValues) {
     absl::Status read = source->Read(tensor.name.substr(sizeof("transformer.") - 1), shape, values);
     ASSERT_TRUE(read.ok()) << read;
     for (int64_t i = 0; i < tensor.elements(); ++i) {
-      // Element i of the file is (row, column) there, (column, row) here if turned.
+      // Element i of the file is (row, column) there, and (column, row) here if `turned`.
       int64_t ours = turned ? i % shape[1] * shape[0] + i / shape[1] : i;
       ASSERT_EQ(values[i], Value(0, tensor.flat_begin + ours)) << tensor.name << " " << i;
     }
@@ -58,7 +58,7 @@ TEST_F(HuggingFaceExportTest, ADamagedCheckpointIsNotExported) {
   EXPECT_FALSE(FileExists(Path("out")));
   ASSERT_TRUE(CreateDirectory(Path("out")).ok());
   EXPECT_EQ(ExportHuggingFace(step_dir, Path("out")).code(), absl::StatusCode::kDataLoss);
-  EXPECT_TRUE(ListDirectory(Path("out")).value().empty());  // and was there before
+  EXPECT_TRUE(ListDirectory(Path("out")).value().empty());  // the directory was there before, so it stays
   EXPECT_EQ(ExportHuggingFace(Path("nothing"), Path("out")).code(), absl::StatusCode::kNotFound);
 }
 

@@ -1,4 +1,4 @@
-// A Hugging Face directory, or a GGUF file, as a committed checkpoint at step 0; see huggingface.h.
+// Imports a Hugging Face directory or a GGUF file as a committed checkpoint at step 0; see huggingface.h.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -33,7 +33,7 @@ namespace {
 
 constexpr char kHeadName[] = "lm_head.weight";
 
-// Every tensor of the source must have found its place; a tied head must be the token embedding again.
+// Checks that every tensor of the source has a place in the model, and that a tied head equals the token embedding.
 absl::Status CheckNothingLost(const WeightSource& source, const std::string& hf_dir, const model::ModelFamily& family,
                               bool tied, const model::ModelSpec& spec) {
   std::set<std::string> known;
@@ -57,11 +57,11 @@ absl::Status CheckNothingLost(const WeightSource& source, const std::string& hf_
   return absl::OkStatus();
 }
 
-// What is imported, from wherever it is.
+// What an import has found, in either kind of source.
 struct Found {
   v1::ModelConfig model;
   const model::ModelFamily* family = nullptr;  // null: a PyTorch module
-  std::string facts;                           // the file that says the sizes, for errors
+  std::string facts;                           // the file that has the sizes, for errors
   std::unique_ptr<WeightSource> source;
   TokenizerFiles tokenizer;
 };
@@ -96,7 +96,7 @@ absl::StatusOr<Found> FindOfModule(const std::string& directory, const v1::Model
   return found;
 }
 
-// Every name of the source is a parameter's, another name of one, or a buffer's.
+// Checks that every name in the source is a parameter's, another name of one, or a buffer's.
 absl::Status CheckNothingLost(const WeightSource& source, const std::string& directory, const v1::ForeignModel& foreign,
                               const model::ModelSpec& spec) {
   std::set<std::string> known(foreign.buffers().begin(), foreign.buffers().end());
@@ -120,7 +120,7 @@ absl::StatusOr<Found> FindInGguf(const std::string& path) {
   return found;
 }
 
-// Which tokenizer the files make, for the configuration of the checkpoint that carries them.
+// Enters the tokenizer that the files make into the configuration of the checkpoint that carries them.
 absl::Status NameTokenizer(const Found& found, const std::string& step_dir, v1::DataConfig* data) {
   if (found.tokenizer.empty()) return absl::OkStatus();
   std::string config;
@@ -135,7 +135,7 @@ absl::Status NameTokenizer(const Found& found, const std::string& step_dir, v1::
   return absl::OkStatus();
 }
 
-// The one shard of an import, a tensor at a time: the weights, and zeros in place of every other state.
+// The pieces of an import's only shard, a tensor at a time: the weights, then zeros for every other state.
 class ImportPieces {
  public:
   ImportPieces(const Found& found, const model::ModelSpec& spec, const optim::OptimizerRow& optimizer)
@@ -171,7 +171,7 @@ class ImportPieces {
   const model::ModelSpec& spec_;
   size_t tensor_ = 0, vector_ = 0;
   std::vector<float> values_;
-  std::vector<int64_t> zeros_left_;  // bytes of each vector
+  std::vector<int64_t> zeros_left_;  // bytes left of each vector
 };
 
 v1::CheckpointManifest ImportedManifest(const v1::Config& config, const model::ModelSpec& spec,
@@ -216,12 +216,15 @@ absl::Status ImportModel(const std::string& from, const std::string& step_dir, c
   const model::HuggingFaceFormat& format = FormatOf(found);
   v1::Config config = defaults;
   *config.mutable_model() = found.model;
-  if (foreign) model::FreezeAs({}, *config.mutable_model()->mutable_foreign());  // all weights are in it
+  if (foreign)
+    model::FreezeAs(
+        {},
+        *config.mutable_model()->mutable_foreign());  // a run's freezing does not apply: the checkpoint has all weights
   absl::StatusOr<model::ModelSpec> spec = model::ModelSpec::Create(config.model());
   if (!spec.ok()) return Annotate(spec.status(), found.facts);
   ZF_RETURN_IF_ERROR(NameTokenizer(found, step_dir, config.mutable_data()));
 
-  // Every tensor is held against its file before config.json's sizes are trusted with memory.
+  // Every tensor is checked against its file before memory is allocated by the sizes in config.json.
   for (const model::TensorSpec& tensor : spec->tensors()) {
     ZF_RETURN_IF_ERROR(source.Check(SourceName(format, tensor), SourceShape(format, tensor)));
   }
@@ -235,7 +238,7 @@ absl::Status ImportModel(const std::string& from, const std::string& step_dir, c
   const std::vector<coordinator::PlacedRange> everything = {{0, spec->parameters(), 0}};
   const std::string partial_dir = PartialDirectory(step_dir, manifest.generation());
   ZF_RETURN_IF_ERROR(CreateDirectories(ParentOf(step_dir)));
-  ZF_RETURN_IF_ERROR(RemoveCheckpointFiles(partial_dir));  // of an import that was interrupted
+  ZF_RETURN_IF_ERROR(RemoveCheckpointFiles(partial_dir));  // left by an interrupted import
   ImportPieces pieces(found, *spec, optimizer);
   absl::StatusOr<v1::ShardFile> shard =
       WriteShard(partial_dir, 0, everything, optimizer, [&pieces] { return pieces.Next(); });

@@ -78,7 +78,7 @@ TEST_F(HuggingFaceImportTest, RoundTripGivesBackEveryWeightAndZeroMoments) {
   EXPECT_EQ(master, State(0, all));
   EXPECT_EQ(first, std::vector<float>(first.size()));
   EXPECT_EQ(second, std::vector<float>(second.size()));
-  // A second export is the first to the byte.
+  // A second export equals the first byte for byte.
   ASSERT_TRUE(ExportHuggingFace(Path("step-00000000"), Path("again")).ok());
   EXPECT_EQ(Contents(Path("again/model.safetensors")), Contents(Path("hf/model.safetensors")));
   EXPECT_EQ(Contents(Path("again/config.json")), Contents(Path("hf/config.json")));

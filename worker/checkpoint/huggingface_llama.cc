@@ -1,4 +1,4 @@
-// Keys of config.json, one by one; see huggingface_llama.h.
+// Reads and writes keys of config.json, one by one; see huggingface_llama.h.
 #include "worker/checkpoint/huggingface_llama.h"
 
 #include <cmath>
@@ -102,7 +102,7 @@ void WriteLlamaKeys(const v1::ModelConfig& model, nlohmann::ordered_json* config
   nlohmann::ordered_json rope = {{"rope_type", "default"}};
   if (scaling.type() == "linear") {
     rope = {{"rope_type", scaling.type()}, {"factor", scaling.factor()}};
-    // The only spelling of transformers before 4.43.
+    // transformers before 4.43 reads only this spelling.
     out["rope_scaling"] = {{"type", scaling.type()}, {"factor", scaling.factor()}};
   }
   if (scaling.type() == "llama3") {

@@ -1,4 +1,4 @@
-// What config.json says of the Llama family beyond sizes: rotary positions, epsilon, tied or untied heads.
+// The keys of config.json that the Llama family has besides sizes: rotary positions, epsilon, tied or untied heads.
 #ifndef ZEROFLEET_WORKER_CHECKPOINT_HUGGINGFACE_LLAMA_H_
 #define ZEROFLEET_WORKER_CHECKPOINT_HUGGINGFACE_LLAMA_H_
 
@@ -8,11 +8,12 @@
 
 namespace zerofleet::checkpoint {
 
-// From an object of transformers 4 (rope_theta, rope_scaling) or 5 (rope_parameters), whose sizes `model` has already.
-// InvalidArgument that names what changes the function and is not supported; DataLoss for what is no number.
+// Reads the keys from an object of transformers 4 (rope_theta, rope_scaling) or 5 (rope_parameters); `model` has its
+// sizes already. InvalidArgument, naming the key, for an unsupported value that changes the function; DataLoss for a
+// value that is not a number.
 absl::Status ReadLlamaKeys(const nlohmann::json& config, v1::ModelConfig* model);
 
-// As both versions read it.
+// Writes the keys so that both versions read them.
 void WriteLlamaKeys(const v1::ModelConfig& model, nlohmann::ordered_json* config);
 
 }  // namespace zerofleet::checkpoint

@@ -21,7 +21,7 @@ namespace {
 constexpr char kIndexName[] = "model.safetensors.index.json";
 constexpr int64_t kMaxIndexBytes = int64_t{64} << 20;
 
-// The files that an index lists, each once, checked to lie in its own directory.
+// The files that an index lists, each once; checks that they lie in the index's directory.
 absl::StatusOr<std::set<std::string>> IndexedFiles(const std::string& path) {
   ZF_ASSIGN_OR_RETURN(std::string text, ReadSmallFile(path, kMaxIndexBytes));
   absl::StatusOr<nlohmann::json> index = ParseJson(text);

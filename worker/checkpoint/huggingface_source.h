@@ -19,17 +19,16 @@ namespace zerofleet::checkpoint {
 
 class HuggingFaceSource : public WeightSource {
  public:
-  // Opens model.safetensors, or the files that model.safetensors.index.json lists. Names lose the
-  // format's prefix; buffers that are no weights are left out. DataLoss naming the file, NotFound if there is none.
-  // `format` is borrowed.
+  // Opens model.safetensors, or the files that model.safetensors.index.json lists. Names lose the format's prefix;
+  // buffers are left out. DataLoss, naming the file; NotFound if there is none. `format` is borrowed.
   static absl::StatusOr<HuggingFaceSource> Open(const std::string& directory, const model::HuggingFaceFormat& format);
 
-  // The same of one file of another name.
+  // Opens one file of any name.
   static absl::StatusOr<HuggingFaceSource> OpenFile(const std::string& path, const model::HuggingFaceFormat& format);
 
   std::vector<std::string> Names() const override;
   bool Has(const std::string& name) const override { return tensors_.contains(name); }
-  // F32, BF16 and F16.
+  // Reads F32, BF16 and F16.
   absl::Status Check(const std::string& name, const std::vector<int64_t>& shape) const override;
   absl::Status Read(const std::string& name, const std::vector<int64_t>& shape, std::span<float> into) const override;
 

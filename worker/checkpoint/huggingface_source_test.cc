@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 
 class HuggingFaceSourceTest : public CheckpointTest {
  protected:
-  // A file of one-dimensional tensors over the bytes given.
+  // Writes a file of one-dimensional tensors over the bytes given.
   void WriteFile(const std::string& name, const std::vector<SafetensorsTensor>& tensors, const std::string& data) {
     Overwrite(Path(name), EncodeSafetensorsHeader(tensors) + data);
   }

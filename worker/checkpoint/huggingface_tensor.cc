@@ -1,4 +1,4 @@
-// See huggingface_tensor.h.
+// Names, shapes and transposition; see huggingface_tensor.h.
 #include "worker/checkpoint/huggingface_tensor.h"
 
 #include "base/file.h"

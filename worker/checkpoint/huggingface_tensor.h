@@ -1,4 +1,4 @@
-// How one of our tensors lies in a Hugging Face file: its name without the prefix, its shape, its order.
+// How a tensor of ours is stored in a Hugging Face file: its name without the prefix, its shape, its order.
 #ifndef ZEROFLEET_WORKER_CHECKPOINT_HUGGINGFACE_TENSOR_H_
 #define ZEROFLEET_WORKER_CHECKPOINT_HUGGINGFACE_TENSOR_H_
 
@@ -16,13 +16,14 @@
 
 namespace zerofleet::checkpoint {
 
-// The model that the config.json of a directory describes.
+// The model that the config.json in a directory describes.
 absl::StatusOr<v1::ModelConfig> ReadHuggingFaceModel(const std::string& hf_dir);
 
 std::string SourceName(const model::HuggingFaceFormat& format, const model::TensorSpec& tensor);
 std::vector<int64_t> SourceShape(const model::HuggingFaceFormat& format, const model::TensorSpec& tensor);
 
-// What `source` has under `name`, which is of `tensor`, in our order. Errors are WeightSource::Read's.
+// Reads the tensor `name` of `source`, which corresponds to `tensor`, and puts it in our order. Errors are
+// WeightSource::Read's.
 absl::Status ReadSourceTensor(const WeightSource& source, const std::string& name,
                               const model::HuggingFaceFormat& format, const model::TensorSpec& tensor,
                               std::span<float> into);

@@ -22,7 +22,7 @@ constexpr int64_t kMaxManifestBytes = int64_t{64} << 20;
 
 constexpr char kVersionKey[] = "format_version", kDigestKey[] = "manifest_xxh3_128", kTeamKey[] = "team";
 
-// What a text of this version, 2 or later, begins with, up to the digits of its digest. DumpJson prints it so; a reader
+// The beginning of a text of this version (2 or later), up to the digits of its digest, as DumpJson prints it. A reader
 // accepts nothing else, so that no byte before the digits can change unnoticed either.
 std::string PrefixOf(int64_t version) {
   return absl::StrCat("{\n \"", kVersionKey, "\": ", version, ",\n \"", kDigestKey, "\": \"");
@@ -57,13 +57,13 @@ std::string ManifestText(const v1::CheckpointManifest& manifest) {
 absl::StatusOr<v1::CheckpointManifest> ParseManifest(std::string_view text) {
   absl::StatusOr<nlohmann::json> json = ParseJson(text);
   if (!json.ok()) return absl::DataLossError(std::string(json.status().message()));
-  // The version first: a later one may hold keys that this program does not know.
+  // The version is checked first: a later one may have keys that this program does not know.
   const bool has_version = json->is_object() && json->contains(kVersionKey) && (*json)[kVersionKey].is_number_integer();
   const int64_t version = has_version ? (*json)[kVersionKey].get<int64_t>() : 0;
   ZF_RETURN_IF_ERROR(CheckManifestVersion(version));
   if (version >= 2) {
     ZF_RETURN_IF_ERROR(CheckOwnDigest(text, version));
-    json->erase(kDigestKey);  // of the file, not of the message
+    json->erase(kDigestKey);  // belongs to the file, not to the message
   }
   if (version < 3) {
     if (json->contains(kTeamKey)) return absl::DataLossError(absl::StrCat(kTeamKey, ": unknown key"));
@@ -71,8 +71,8 @@ absl::StatusOr<v1::CheckpointManifest> ParseManifest(std::string_view text) {
   }
   v1::CheckpointManifest manifest;
   absl::Status filled = ParsedJsonToProto(*json, &manifest);
-  // The configuration's keys grow from release to release: one that is absent has its first value, which is checked.
-  // What the data were is not known of an import, or of what an older release has written.
+  // Configurations get new keys with each release; an absent key has its default, which is checked. An import, or an
+  // older release, does not have the other keys below.
   const std::set<std::string> newer = {"config",        "data", "tokenizer", "environment",
                                        "base_xxh3_128", "best", "receipt"};
   if (filled.ok()) filled = CheckEveryKeyPresent(*json, *manifest.GetDescriptor(), newer);

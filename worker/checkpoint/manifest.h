@@ -16,59 +16,60 @@
 
 namespace zerofleet::checkpoint {
 
-// 1 had no digest of its own, 2 no team, 3 no tensor parallelism; all are still read, and 3 is still what a run of
-// whole models writes.
+// Version 1 had no digest of its own, 2 no team, 3 no tensor parallelism. All are still read, and a run of whole models
+// still writes 3.
 inline constexpr int kManifestFormatVersion = 4;
 int FormatVersionOf(const v1::Config& config);
 inline constexpr char kManifestName[] = "manifest.json";
 inline constexpr char kStoredDType[] = "F32";
 
-// DataLoss, with the field's path, unless the manifest holds together: a version this program reads, a valid
+// DataLoss, with the field's path, unless the manifest is consistent: a version that this program reads, a valid
 // configuration, the tensor table of that configuration's model, one file per rank with its digest and exactly the
 // ranges that the partition gives that rank, and counters, loss scale and seed that agree with each other
 // (manifest_check.cc).
 absl::Status ValidateManifest(const v1::CheckpointManifest& manifest);
 
-// DataLoss if `version` is none that this program reads.
+// DataLoss if this program does not read `version`.
 absl::Status CheckManifestVersion(int64_t version);
 
-// The text of manifest.json in its run's version, with its own digest. Every byte is covered: the digest is of the
-// whole text, its own 32 digits (which stand at a fixed place) taken as zeros.
+// The text of manifest.json in the version that its run writes, with its own digest. The digest covers every byte: it
+// is that of the whole text with its own 32 digits, which stand at a fixed place, taken as zeros.
 std::string ManifestText(const v1::CheckpointManifest& manifest);
 
-// What is read is validated, the digest of a text since version 2 included. DataLoss otherwise. A run of a version
-// without teams summed all its ranks together, at any world size: its team is read as kMostRanks, which goes on so.
+// Parses and validates a manifest, including the digest that a text since version 2 has. DataLoss otherwise. A run of a
+// version without teams summed all its ranks together, at any world size: its team is read as kMostRanks, which
+// continues that.
 absl::StatusOr<v1::CheckpointManifest> ParseManifest(std::string_view text);
 
-// XXH3-128 of a manifest's text, the digits of its own digest taken as zeros: of a text since version 2, the digest
-// that it carries.
+// XXH3-128 of a manifest's text with the digits of its own digest taken as zeros; since version 2 it is the digest that
+// the text carries.
 std::string ManifestDigest(std::string_view text);
 
-// What a checkpoint that was committed is known by.
+// What identifies a committed checkpoint.
 struct ManifestIdentity {
   int64_t step = 0;
   std::string digest;  // ManifestDigest; empty: not known
 };
 
-// NotFound if `step_dir` holds no manifest (it is not a committed checkpoint), DataLoss if it is not valid, or if
-// `step_dir` is named for another step: a directory with any other name may hold a checkpoint of any step. `digest`, if
-// given, becomes the text's ManifestDigest.
+// Reads the manifest in `step_dir`. NotFound if there is none (it is not a committed checkpoint); DataLoss if it is not
+// valid, or if `step_dir` is named for another step: a directory with any other name may hold a checkpoint of any step.
+// `digest`, if given, becomes the text's ManifestDigest.
 absl::StatusOr<v1::CheckpointManifest> ReadManifest(const std::string& step_dir, std::string* digest = nullptr);
 
-// The same, and DataLoss if it is another manifest than was committed there.
+// Also DataLoss if the manifest is not the one that was committed there.
 absl::StatusOr<v1::CheckpointManifest> ReadManifest(const std::string& step_dir, const ManifestIdentity& committed);
 
 // The optimizer whose states a valid manifest's files hold.
 const optim::OptimizerRow& StoredOptimizer(const v1::CheckpointManifest& manifest);
 
-// Elements of the flat space of a valid manifest's whole model.
+// Elements in the flat space of the whole model of a valid manifest.
 int64_t ManifestElements(const v1::CheckpointManifest& manifest);
 
-// The part of the model that a rank's file is of.
+// The part of the model to which a rank's file belongs.
 model::ModelPart PartOf(const v1::CheckpointManifest& manifest, int rank);
 
-// The ranges that a file of a valid manifest holds, in the flat space of its part of the model, and the elements of
-// each of its vectors.
+// The ranges that a file of a valid manifest holds, in the flat space of its part of the model; and the number of
+// elements in each of its vectors.
 std::vector<coordinator::PlacedRange> StoredRanges(const v1::ShardFile& file);
 int64_t StoredElements(const v1::ShardFile& file);
 

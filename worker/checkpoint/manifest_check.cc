@@ -1,7 +1,7 @@
-// What a manifest must satisfy, field by field and all together; see ValidateManifest in manifest.h.
+// The rules that a manifest must satisfy, field by field and as a whole; see ValidateManifest in manifest.h.
 //
-// A digest says that nothing changed since the manifest was written; these checks say that what was written makes
-// sense. Both are needed: whoever writes a file can write a matching digest.
+// A digest shows that nothing changed since the manifest was written; these checks show that it makes sense. Both are
+// needed: anyone who writes a file can write a matching digest.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -27,12 +27,12 @@
 namespace zerofleet::checkpoint {
 namespace {
 
-// Far beyond any model, far below what could overflow once multiplied by an element's bytes.
+// Far larger than any model, and far smaller than what could overflow when multiplied by the bytes of an element.
 constexpr int64_t kMaxElements = int64_t{1} << 50;
 constexpr int64_t kBillion = 1'000'000'000;
 constexpr int64_t kMaxSteps = 1000 * kBillion;
-constexpr int64_t kMaxSamples = 4 * kBillion * kBillion;  // with another run's on top they still fit 64 bits
-constexpr uint64_t kMaxGeneration = INT64_MAX;            // the next one must fit, and signed readers exist
+constexpr int64_t kMaxSamples = 4 * kBillion * kBillion;  // the sum of two runs' still fits 64 bits
+constexpr uint64_t kMaxGeneration = INT64_MAX;            // the next one must fit, and some readers use signed numbers
 
 absl::Status Wrong(const std::string& where, const std::string& what) {
   return absl::DataLossError(absl::StrCat(where, ": ", what));
@@ -59,7 +59,7 @@ std::vector<IntegerRow> IntegerRows(const v1::CheckpointManifest& m) {
       {"step", m.step(), 0, c.steps()},
       {"world_size", m.world_size(), 1, coordinator::kMostRanks},
       {"zero_stage", m.zero_stage(), c.parallel().zero_stage(), c.parallel().zero_stage()},
-      // Whatever the batch sizes were on the way, a step takes at least one sample and at most a billion.
+      // Whatever the batch sizes have been, a step takes at least one sample and at most a billion.
       {"data_cursor.samples_consumed", m.data_cursor().samples_consumed(), m.step(),
        std::clamp<int64_t>(m.step(), 0, kMaxSamples / kBillion) * kBillion},
       {"loss_scale.skipped_steps", m.loss_scale().skipped_steps(), 0, m.step()},
@@ -126,7 +126,8 @@ absl::Status CheckConfiguration(const v1::CheckpointManifest& manifest) {
   return absl::OkStatus();
 }
 
-// What carries a run on: the generation, the team, the seed, and the loss scale with its counts (loss_scaling.h).
+// Checks what a continued run starts from: the generation, the team, the seed, and the loss scale with its counts
+// (loss_scaling.h).
 absl::Status CheckRunState(const v1::CheckpointManifest& manifest) {
   if (manifest.generation() > kMaxGeneration) {
     return Wrong("generation", absl::StrCat(manifest.generation(), ", expected at most ", kMaxGeneration));
@@ -197,7 +198,7 @@ absl::Status CheckTensors(const v1::CheckpointManifest& manifest) {
   return absl::OkStatus();
 }
 
-// The table must be that of the configured model, row by row.
+// Checks that the tensor table equals that of the configured model, row by row.
 absl::Status CheckTensorsOfModel(const v1::CheckpointManifest& manifest, const model::ModelSpec& spec) {
   const int expected = static_cast<int>(spec.tensors().size());
   if (manifest.tensors_size() != expected) {
@@ -246,7 +247,7 @@ absl::Status CheckTokenizer(const v1::CheckpointManifest& manifest) {
   return absl::OkStatus();
 }
 
-// Ranges that follow one another both in the flat space and in the file are one: an import stores the whole model so.
+// Merges ranges that are adjacent both in the flat space and in the file: an import stores the whole model that way.
 std::vector<coordinator::PlacedRange> Merged(const std::vector<coordinator::PlacedRange>& ranges) {
   std::vector<coordinator::PlacedRange> merged;
   for (const coordinator::PlacedRange& range : ranges) {
@@ -260,7 +261,7 @@ std::vector<coordinator::PlacedRange> Merged(const std::vector<coordinator::Plac
   return merged;
 }
 
-// `number` is the file's among those of its part of the model, which `map` divides.
+// `number` is the file's number among the files of its part of the model, which `map` divides.
 absl::Status CheckRanges(const v1::ShardFile& file, int number, const coordinator::PartitionMap& map,
                          const std::string& where) {
   for (int r = 0; r < file.ranges_size(); ++r) {
@@ -287,7 +288,7 @@ absl::Status CheckRanges(const v1::ShardFile& file, int number, const coordinato
                             map.world_size(), " owns ", text(expected, r)));
 }
 
-// `spec` is of any part: all have the same partition.
+// `spec` may be that of any part: all have the same partition.
 absl::Status CheckFiles(const v1::CheckpointManifest& manifest, const model::ModelSpec& spec) {
   if (manifest.files_size() != manifest.world_size()) {
     return Wrong("files",

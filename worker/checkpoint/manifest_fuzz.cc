@@ -1,5 +1,5 @@
-// Fuzzes manifest.json: what is accepted must survive printing and parsing. A digest cannot be guessed, so the seeds
-// are of version 1, which has none; printed, they are of version 2.
+// Fuzzes manifest.json: an accepted text must survive printing and parsing. A digest cannot be guessed, so the seeds
+// are of version 1, which has none; printed, they are of a later version.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

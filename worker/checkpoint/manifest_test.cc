@@ -1,4 +1,4 @@
-// Manifests: printed and read back whole, and refused when any part does not hold.
+// Manifests: printed and read back whole, and refused when any part is wrong.
 #include "worker/checkpoint/manifest.h"
 #include "coordinator/placement.h"
 
@@ -43,7 +43,7 @@ class ManifestTest : public CheckpointTest {
     json.erase("team");
     return DumpJson(json, 1) + "\n";
   }
-  // A text of version 2: as one of version 3, without a team.
+  // A text of version 2: that of version 3 without a team.
   static std::string Version2Text(const v1::CheckpointManifest& manifest) {
     nlohmann::ordered_json json = nlohmann::ordered_json::parse(ManifestText(manifest));
     json["format_version"] = 2;
@@ -67,7 +67,7 @@ TEST_F(ManifestTest, PartsMustFitTheRanksAndTheVersion) {
   uneven.set_world_size(4);
   *uneven.add_files() = manifest.files(0);
   EXPECT_THAT(std::string(ValidateManifest(uneven).message()), HasSubstr("world_size: 4, expected a multiple of"));
-  v1::CheckpointManifest of_another = manifest;  // the whole model's ranges, in a file of a part
+  v1::CheckpointManifest of_another = manifest;  // the whole model's ranges in the file of a part
   *of_another.mutable_files(1)->mutable_ranges() = WriteShards(Path("whole"), 1, 1).files(0).ranges();
   EXPECT_THAT(std::string(ValidateManifest(of_another).message()), HasSubstr("files[1].ranges"));
 }
@@ -92,7 +92,7 @@ TEST_F(ManifestTest, TheTextBeginsWithItsVersionAndDigest) {
   const std::string text = ManifestText(manifest_);
   EXPECT_THAT(text, StartsWith("{\n \"format_version\": 3,\n \"manifest_xxh3_128\": \""));
   EXPECT_EQ(ManifestText(ParseManifest(text).value()), text);
-  // What `xxhsum -H2` prints once the digest's own digits are zeros.
+  // The digest is what `xxhsum -H2` prints for the text with the digest's own digits as zeros.
   std::string zeroed = text;
   const size_t digits = text.find("3_128\": \"") + 9;
   zeroed.replace(digits, 32, std::string(32, '0'));
@@ -119,7 +119,7 @@ TEST_F(ManifestTest, OldVersionsAreStillReadAndNonePosesAsAnother) {
   EXPECT_THAT(ParseError(DumpJson(json)), HasSubstr("team: unknown key"));
 }
 
-// What wrote a manifest without a team summed all its ranks together, however many; an import has summed nothing.
+// A run that wrote a manifest without a team summed all its ranks together, however many; an import has summed nothing.
 TEST_F(ManifestTest, TheTeamOfAnOldRunIsAllItsRanks) {
   EXPECT_EQ(ParseManifest(Version2Text(manifest_))->team(), 0);
   manifest_.set_generation(1);
@@ -132,7 +132,7 @@ TEST_F(ManifestTest, TheTeamOfAnOldRunIsAllItsRanks) {
               HasSubstr("config.parallel.team: must be auto or 1 to 16384, got \"some\""));
 }
 
-// Without a seed that is accepted the fuzzer would never get behind the first check.
+// Without an accepted seed the fuzzer would never get past the first check.
 TEST_F(ManifestTest, TheFuzzersSeedsAreOfVersionOneAndValid) {
   for (const char* name : {"one_rank", "two_ranks"}) {
     const absl::StatusOr<v1::CheckpointManifest> seed =
@@ -144,7 +144,7 @@ TEST_F(ManifestTest, TheFuzzersSeedsAreOfVersionOneAndValid) {
   }
 }
 
-// Bytes that mean nothing to JSON count as well: white space, and the order and spelling of what is the same value.
+// Bytes that have no meaning in JSON count as well: white space, and the order and spelling of equal values.
 TEST_F(ManifestTest, AnotherSpellingOfTheSameValuesIsDamage) {
   const std::string text = ManifestText(manifest_);
   EXPECT_THAT(ParseError(text + " "), HasSubstr("damaged: its XXH3-128 is"));
@@ -166,7 +166,7 @@ TEST_F(ManifestTest, EveryKeyMustBeThereOnce) {
     json.at(path.parent_pointer()).erase(path.back());
     EXPECT_THAT(ParseError(json.dump()), HasSubstr("missing")) << pointer;
   }
-  // What older releases did not write.
+  // Keys that older releases did not write.
   for (const char* key : {"data", "tokenizer", "environment", "base_xxh3_128", "best", "receipt"}) {
     nlohmann::json json = nlohmann::json::parse(Version1Text());
     json.erase(key);
@@ -227,7 +227,7 @@ TEST_F(ManifestTest, RangesMustBeThoseOfThePartition) {
   EXPECT_THAT(ErrorAfter([&](auto* m) { range(m)->set_offset(1); }), HasSubstr("files[1].ranges: contiguous range 0"));
   EXPECT_THAT(ErrorAfter([&](auto* m) { range(m)->set_offset(INT64_MIN); }), HasSubstr("is not a range within"));
   EXPECT_THAT(ErrorAfter([](auto* m) { m->mutable_files(2)->clear_ranges(); }), HasSubstr("is none, but rank 2 of 3"));
-  // Two ranks' ranges of equal length, swapped: all is covered, each element once, and wrong.
+  // Two ranks' ranges of equal length, swapped: every element is covered once, but by the wrong rank.
   EXPECT_THAT(
       ErrorAfter([](auto* m) { m->mutable_files(0)->mutable_ranges()->Swap(m->mutable_files(1)->mutable_ranges()); }),
       HasSubstr("but rank 0 of 3 owns"));
@@ -258,7 +258,7 @@ TEST_F(ManifestTest, CountersMustAgree) {
 TEST_F(ManifestTest, TheLossScaleMustFitThePrecision) {
   const auto scale = [](v1::CheckpointManifest* m) { return m->mutable_loss_scale(); };
   EXPECT_THAT(ErrorAfter([&](auto* m) { scale(m)->set_scale(2); }), HasSubstr("loss_scale.scale: 2, expected 1 with"));
-  v1::CheckpointManifest not_a_number = manifest_;  // JSON has no word for it
+  v1::CheckpointManifest not_a_number = manifest_;  // JSON cannot express it
   scale(&not_a_number)->set_scale(std::nan(""));
   EXPECT_THAT(std::string(ValidateManifest(not_a_number).message()), HasSubstr("loss_scale.scale: nan"));
   EXPECT_THAT(ErrorAfter([&](auto* m) { scale(m)->set_clean_steps(1); }), HasSubstr("clean_steps: 1, expected 0 to 0"));
@@ -298,7 +298,7 @@ TEST_F(ManifestTest, ReadingNamesThePath) {
   EXPECT_THAT(std::string(torn.message()), HasSubstr(Path("step/manifest.json: not valid JSON")));
 }
 
-// A copy that somebody keeps may have any name, but not that of another step.
+// A user's copy may have any name except that of another step.
 TEST_F(ManifestTest, ADirectoryNamedForAnotherStepIsDamage) {
   const int64_t step = manifest_.step();
   for (const char* name : {"step-00000003", "step-00000099", "best"}) {
@@ -320,7 +320,7 @@ TEST_F(ManifestTest, AnotherThanWasCommittedIsDamage) {
   std::string digest;
   ASSERT_TRUE(ReadManifest(Path("step"), &digest).ok());
   EXPECT_EQ(digest, ManifestDigest(ManifestText(manifest_)));
-  EXPECT_THAT(ManifestText(manifest_), HasSubstr(digest));  // that which it carries
+  EXPECT_THAT(ManifestText(manifest_), HasSubstr(digest));  // the text carries the digest
   EXPECT_TRUE(ReadManifest(Path("step"), ManifestIdentity{manifest_.step(), digest}).ok());
   EXPECT_TRUE(ReadManifest(Path("step"), ManifestIdentity{manifest_.step(), ""}).ok());
   const absl::Status other_step = ReadManifest(Path("step"), ManifestIdentity{manifest_.step() + 1, digest}).status();

@@ -1,4 +1,4 @@
-// Low-rank adapters of a checkpoint in memory, to be added to the weights they stand beside.
+// A checkpoint's low-rank adapters, in memory, to be added to the weights of their products.
 #ifndef ZEROFLEET_WORKER_CHECKPOINT_MERGED_ADAPTERS_H_
 #define ZEROFLEET_WORKER_CHECKPOINT_MERGED_ADAPTERS_H_
 
@@ -16,20 +16,20 @@
 
 namespace zerofleet::checkpoint {
 
-// How the names of its two tensors end, behind that of the product.
+// The endings of the names of an adapter's two tensors, behind the product's name.
 inline constexpr std::string_view kEndOfA = ".lora_A.weight", kEndOfB = ".lora_B.weight";
 
-// Whether a tensor of this name is an adapter's.
+// Whether the tensor of this name belongs to an adapter.
 bool IsAdapter(std::string_view tensor_name);
 
 class MergedAdapters {
  public:
-  // Those of a valid manifest's checkpoint, in memory; none where the model has none.
+  // Loads the adapters of the checkpoint with this valid manifest; none if the model has none.
   static absl::StatusOr<MergedAdapters> Load(const std::string& step_dir, const v1::CheckpointManifest& manifest,
                                              WeightsOf which = WeightsOf::kStep);
 
   bool Has(const std::string& weight) const { return adapters_.contains(weight); }
-  // Adds scale * B A to elements `first` on of a weight that has one.
+  // Adds scale * B A to `values`, which are the elements from `first` on of a weight that has an adapter.
   void AddTo(const std::string& weight, int64_t first, std::span<float> values) const;
 
  private:
@@ -41,7 +41,7 @@ class MergedAdapters {
   int64_t rank_ = 0;
   float scale_ = 0;
   std::vector<float> values_;
-  std::map<std::string, Adapter> adapters_;  // by the weight's name
+  std::map<std::string, Adapter> adapters_;  // keyed by the weight's name
 };
 
 }  // namespace zerofleet::checkpoint

@@ -1,4 +1,4 @@
-// See model_card.h.
+// The card's header, tables and text; see model_card.h.
 #include "worker/checkpoint/model_card.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kMostFilesNamed = 8;
 
-// A name from outside as the cell of a table: on one line, without what Markdown or HTML would read.
+// A name from outside as a cell of a table: on one line, without characters that Markdown or HTML would interpret.
 std::string Cell(const std::string& text) {
   return absl::StrReplaceAll(absl::Utf8SafeCEscape(text.substr(0, 200)),
                              {{"|", "\\|"}, {"<", "&lt;"}, {"`", "'"}, {"[", "\\["}});

@@ -1,4 +1,4 @@
-// The README.md of an exported model: what it is and how it was trained, as its checkpoint says.
+// The README.md of an exported model: what it is and how it was trained, according to its checkpoint.
 #ifndef ZEROFLEET_WORKER_CHECKPOINT_MODEL_CARD_H_
 #define ZEROFLEET_WORKER_CHECKPOINT_MODEL_CARD_H_
 
@@ -13,8 +13,8 @@ namespace zerofleet::checkpoint {
 
 inline constexpr char kModelCardName[] = "README.md";
 
-// A model card as Hugging Face's hub shows one: a head in YAML, then Markdown. `dtype` is what the weights are written
-// in. Files are named without their directories.
+// A model card in the form that Hugging Face's hub shows: a YAML header, then Markdown. `dtype` is the type in which
+// the weights are written. Files are named without their directories.
 std::string ModelCardText(const v1::CheckpointManifest& manifest, const model::ModelSpec& spec, device::DType dtype,
                           WeightsOf which = WeightsOf::kStep);
 

@@ -1,4 +1,4 @@
-// What a model card says, and what names from outside become in it.
+// What a model card says, and how it shows names from outside.
 #include "worker/checkpoint/model_card.h"
 
 #include <string>

@@ -1,4 +1,4 @@
-// See receipt.h.
+// Chains of digests, and comparing them; see receipt.h.
 #include "worker/checkpoint/receipt.h"
 
 #include <bit>
@@ -49,7 +49,7 @@ std::string WhatIsWrongWithReceipt(const v1::Receipt& receipt, int64_t step) {
   if (!receipt.previous_xxh3_128().empty() && !IsDigest(receipt.previous_xxh3_128())) {
     return "names a manifest before it that is no digest";
   }
-  // All steps are there: the chain can be made again.
+  // If the receipt has all steps, the chain can be computed again.
   if (first > 1) return "";
   std::string chain;
   for (const v1::StepNumbers& each : receipt.steps()) chain = ChainAfter(chain, each);

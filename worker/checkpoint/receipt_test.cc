@@ -74,9 +74,9 @@ TEST(ReceiptTest, ALaterOneGoesOnFromAnEarlierOne) {
   v1::Receipt forged = earlier;
   forged.set_chain_xxh3_128(later.chain_xxh3_128());
   EXPECT_EQ(Contradiction(forged, 300, later), "has steps after 300 that do not make its chain");
-  // What lies between is not known.
+  // The steps in between are not known.
   EXPECT_EQ(Contradiction(ReceiptOf(100), 100, later), "");
-  // The run before had none.
+  // The earlier checkpoint has no receipt.
   EXPECT_EQ(Contradiction(v1::Receipt(), 300, later), "");
 }
 

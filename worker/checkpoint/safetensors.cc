@@ -22,7 +22,7 @@ using nlohmann::json;
 
 constexpr char kMetadataKey[] = "__metadata__";
 constexpr size_t kMaxDimensions = 16;
-constexpr int kMaxHeaderDepth = 4;  // tensors hold objects that hold arrays: three
+constexpr int kMaxHeaderDepth = 4;  // the deepest valid nesting is 3: the header, a tensor, an array
 
 struct TypeSize {
   std::string_view name;
@@ -44,7 +44,7 @@ constexpr std::array<TypeSize, 15> kTypes = {{{"F64", 8},
                                               {"F8_E4M3", 1},
                                               {"F8_E5M2", 1}}};
 
-// A non-negative integer that fits, or -1.
+// The value as a non-negative int64_t; -1 if it is none.
 int64_t Size(const json& value) {
   if (!value.is_number_unsigned() || value.get<uint64_t>() > INT64_MAX) return -1;
   return static_cast<int64_t>(value.get<uint64_t>());
@@ -82,7 +82,7 @@ absl::StatusOr<SafetensorsTensor> ParseTensor(const std::string& name, const jso
   return tensor;
 }
 
-// The tensors, in the order of their data, must cover it exactly.
+// Checks that the tensors, in the order of their data, cover the data exactly.
 absl::Status CheckCover(const std::vector<SafetensorsTensor>& tensors, int64_t data_bytes) {
   int64_t next = 0;
   for (const SafetensorsTensor& tensor : tensors) {
@@ -167,7 +167,7 @@ absl::StatusOr<SafetensorsHeader> ReadSafetensorsHeader(const std::string& path)
 
 std::string EncodeSafetensorsHeader(const std::vector<SafetensorsTensor>& tensors) {
   nlohmann::ordered_json header;
-  header[kMetadataKey] = {{"format", "pt"}};  // Hugging Face's readers ask for it
+  header[kMetadataKey] = {{"format", "pt"}};  // Hugging Face's readers require it
   int64_t offset = 0;
   for (const SafetensorsTensor& tensor : tensors) {
     const int64_t bytes = SafetensorsBytes(tensor.dtype, tensor.shape);

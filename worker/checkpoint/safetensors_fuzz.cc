@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!length.ok()) return 0;
   absl::StatusOr<SafetensorsHeader> header = ParseSafetensorsHeader(file.substr(8, *length), file_bytes);
   if (!header.ok()) return 0;
-  // What is accepted lies within the file.
+  // Accepted tensors lie within the file.
   int64_t next = 0;
   for (const SafetensorsTensor& tensor : header->tensors) {
     ZF_CHECK(tensor.begin == next && tensor.end >= next);

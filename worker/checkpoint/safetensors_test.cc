@@ -1,4 +1,4 @@
-// The header: what is written reads back, and everything that does not add up is refused.
+// The header: written headers read back, and everything that does not add up is refused.
 #include "worker/checkpoint/safetensors.h"
 
 #include "absl/strings/str_cat.h"
@@ -84,7 +84,7 @@ TEST_F(SafetensorsTest, MoreTensorsThanAModelHasAreRefusedBeforeTheyAreRead) {
   for (int64_t i = 0; i <= kMaxSafetensorsKeys / 4; ++i) {
     absl::StrAppend(&json, R"("t)", i, R"(":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},)");
   }
-  // What follows is not looked at.
+  // The rest of the text is not parsed.
   EXPECT_THAT(Error(json + "not JSON", 0), HasSubstr(absl::StrCat("header: more than ", kMaxSafetensorsKeys, " keys")));
 }
 

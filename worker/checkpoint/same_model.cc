@@ -1,4 +1,4 @@
-// Comparison by field, and ranges moved tensor by tensor; see same_model.h.
+// Compares field by field, and moves ranges tensor by tensor; see same_model.h.
 #include "worker/checkpoint/same_model.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ absl::Status CheckSameModel(const v1::CheckpointManifest& manifest, const v1::Mo
   const nlohmann::ordered_json there = ProtoToJson(stored), here = ProtoToJson(model);
   const bool modules = model::IsForeign(stored) && model::IsForeign(model);
   for (const auto& [field, value] : there.items()) {
-    if (field == "preset" || field == "context" || value == here[field]) continue;  // a preset is but a name
+    if (field == "preset" || field == "context" || value == here[field]) continue;  // a preset is only a name
     if (modules && (field == "torch" || field == "foreign")) continue;              // compared below
     return absl::OutOfRangeError(absl::StrCat("checkpoint ", path, " is of another model: model.", field, " is ",
                                               DumpJson(value), " there and ", DumpJson(here[field]),

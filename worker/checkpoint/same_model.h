@@ -1,4 +1,4 @@
-// Whether a checkpoint is of the configured model and optimizer, and where that model's elements are in it.
+// Whether a checkpoint belongs to the configured model and optimizer, and where that model's elements are in it.
 #ifndef ZEROFLEET_WORKER_CHECKPOINT_SAME_MODEL_H_
 #define ZEROFLEET_WORKER_CHECKPOINT_SAME_MODEL_H_
 
@@ -13,23 +13,24 @@
 namespace zerofleet::checkpoint {
 
 // OutOfRange, naming the field and both values, unless every field of the stored model that changes what it computes
-// equals the configured one. The context may be shorter than the stored one: a position table's first rows are a table.
+// equals the configured one. The context may be shorter than the stored one: the first rows of a position table are a
+// table.
 absl::Status CheckSameModel(const v1::CheckpointManifest& manifest, const v1::ModelConfig& model,
                             const std::string& path);
 
-// The same of a checkpoint whose weights a run begins with, or has frozen: what that run trains of them, and adapters
-// that the checkpoint does not have, are its own affair.
+// Like CheckSameModel, for a checkpoint with whose weights a run begins, or whose weights it keeps frozen: which of
+// them the run trains may differ, and it may have adapters that the checkpoint lacks.
 absl::Status CheckBaseModel(const v1::CheckpointManifest& manifest, const v1::ModelConfig& model,
                             const std::string& path);
 
-// OutOfRange, naming the field and both values, unless a run of `config` can go on from the checkpoint: CheckSameModel,
-// the same tokenizer where both have one, and the same optimizer. At step 0 (an import) there is nothing of an
-// optimizer's to go on from: any one may start.
+// OutOfRange, naming the field and both values, unless a run of `config` can continue from the checkpoint:
+// CheckSameModel passes, the tokenizer is the same where both have one, and so is the optimizer. At step 0 (an import)
+// there are no optimizer states yet, and any optimizer may start.
 absl::Status CheckResumable(const v1::CheckpointManifest& manifest, const v1::Config& config, const std::string& path);
 
-// `wanted`, ranges of the configured model's flat space, as ranges of the stored one's: what to give to LoadRanges.
-// What the stored model does not have, the adapters of one that does not, is left out. Equal but for a shorter context,
-// where all that follows the position table is elsewhere. CheckSameModel has passed.
+// Returns `wanted`, ranges of the configured model's flat space, as ranges of the stored model's, for LoadRanges. What
+// the stored model lacks (adapters) is left out. The two differ only with a shorter context, which moves everything
+// behind the position table. CheckSameModel must have passed.
 std::vector<coordinator::PlacedRange> StoredPlaces(const model::ModelSpec& spec, const v1::CheckpointManifest& manifest,
                                                    const std::vector<coordinator::PlacedRange>& wanted);
 

@@ -46,7 +46,7 @@ TEST_F(SameModelTest, EveryFieldIsComparedAndNamed) {
             "checkpoint c is of another model: model.heads is 3 there and 5 in the configuration");
 }
 
-// The states of one optimizer mean nothing to another; at step 0 there are none yet.
+// One optimizer's states mean nothing to another; at step 0 there are none yet.
 TEST_F(SameModelTest, AnotherOptimizerMayOnlyStartFromAnImport) {
   v1::CheckpointManifest manifest = Manifest(1, 1);
   v1::Config config = SmallConfig();
@@ -89,7 +89,8 @@ TEST_F(SameModelTest, AShorterContextTakesTheFirstRows) {
       std::vector<float> moment(State(1, wanted).size(), -1.0f), expected;
       for (const coordinator::PlacedRange& range : wanted) {
         for (int64_t i = range.flat_begin; i < range.flat_end; ++i) {
-          // 31 rows of tokens, then positions, of 15 each: three rows less before all that follows.
+          // 31 rows of tokens, then rows of positions, of 15 elements each; with three rows fewer, all that follows
+          // moves up.
           expected.push_back(Value(1, i < (31 + 4) * 15 ? i : i + 3 * 15));
         }
       }

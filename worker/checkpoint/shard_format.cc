@@ -17,7 +17,7 @@ bool IsShardFileName(const std::string& name) {
 std::vector<SafetensorsTensor> ShardTensors(const optim::OptimizerRow& optimizer, int64_t elements) {
   std::vector<SafetensorsTensor> tensors;
   for (const optim::OptimizerVector& vector : optimizer.vectors) {
-    ZF_CHECK(vector.dtype == device::DType::kF32);  // all that this version of the format stores
+    ZF_CHECK(vector.dtype == device::DType::kF32);  // the only type in this version of the format
     SafetensorsTensor tensor;
     tensor.name = vector.name;
     tensor.dtype = kStoredDType;

@@ -1,4 +1,4 @@
-// The layout of a rank's file: safetensors with the optimizer's fp32 vectors, equally long, one after another.
+// The layout of a rank's file: safetensors with the optimizer's fp32 vectors, which have equal lengths.
 #ifndef ZEROFLEET_WORKER_CHECKPOINT_SHARD_FORMAT_H_
 #define ZEROFLEET_WORKER_CHECKPOINT_SHARD_FORMAT_H_
 
@@ -18,7 +18,7 @@ inline constexpr int64_t kShardChunkBytes = int64_t{4} << 20;
 std::string ShardFileName(int rank);
 bool IsShardFileName(const std::string& name);
 
-// The vectors of a shard of `elements`, in file order, which is that of the optimizer's table.
+// The vectors of a shard of `elements` elements, in the order of the file, which is that of the optimizer's table.
 std::vector<SafetensorsTensor> ShardTensors(const optim::OptimizerRow& optimizer, int64_t elements);
 
 }  // namespace zerofleet::checkpoint

@@ -1,4 +1,4 @@
-// One pass over each file: hash everything, hand on what is wanted; see shard_reader.h.
+// One pass over each file, which hashes everything and hands on what is wanted; see shard_reader.h.
 #include "worker/checkpoint/shard_reader.h"
 
 #include <algorithm>
@@ -23,15 +23,15 @@
 namespace zerofleet::checkpoint {
 namespace {
 
-// Files that are verified at the same time, each through a buffer of its own: one reader alone gets a fraction of what
-// parallel storage can give.
+// The number of files that are verified at the same time, each through its own buffer: a single reader gets only a
+// fraction of the throughput of parallel storage.
 constexpr int kMostVerifiedAtOnce = 8;
 
 absl::Status Bad(const std::string& path, const std::string& what) {
   return absl::DataLossError(absl::StrCat(path, ": ", what));
 }
 
-// A file from front to back, hashed on the way.
+// Reads a file from front to back and hashes it on the way.
 class HashedReader {
  public:
   explicit HashedReader(std::string path) : path_(std::move(path)) {}
@@ -56,7 +56,7 @@ class HashedReader {
   StreamingDigest digest_;
 };
 
-// The file's vectors must be the optimizer's, of the length that the manifest says.
+// Reads the header, and checks that the vectors are the optimizer's, with the length that the manifest gives.
 absl::StatusOr<SafetensorsHeader> ReadHeader(const v1::ShardFile& file, const optim::OptimizerRow& optimizer,
                                              HashedReader& reader) {
   ZF_ASSIGN_OR_RETURN(std::string first, reader.ReadText(std::min(file.bytes(), kSafetensorsLengthBytes)));
@@ -66,7 +66,8 @@ absl::StatusOr<SafetensorsHeader> ReadHeader(const v1::ShardFile& file, const op
   absl::StatusOr<SafetensorsHeader> header = ParseSafetensorsHeader(text, file.bytes());
   if (!header.ok()) return Annotate(header.status(), reader.path());
   std::vector<SafetensorsTensor> expected = ShardTensors(optimizer, StoredElements(file));
-  if (StoredElements(file) == 0) {  // of a rank that owns nothing: all are at one place, so their order says nothing
+  if (StoredElements(file) ==
+      0) {  // a rank that owns nothing: all vectors are at the same offset, so their order says nothing
     for (std::vector<SafetensorsTensor>* tensors : {&expected, &header->tensors}) {
       std::ranges::sort(*tensors, {}, &SafetensorsTensor::name);
     }
@@ -85,7 +86,8 @@ absl::StatusOr<SafetensorsHeader> ReadHeader(const v1::ShardFile& file, const op
   return header;
 }
 
-// Hands on what `copies`, sorted by source offset, want of elements [first, first + chunk.size()) of a vector.
+// Hands on those of the elements [first, first + chunk.size()) of a vector that `copies`, sorted by source offset,
+// want.
 absl::Status PlaceWanted(std::span<const float> chunk, int64_t first, std::span<const coordinator::RangeCopy> copies,
                          int vector, const ShardSink& sink) {
   const int64_t last = first + static_cast<int64_t>(chunk.size());
@@ -129,14 +131,14 @@ absl::Status ReadShard(const std::string& path, const v1::ShardFile& file, const
              absl::StrCat("corrupt: its XXH3-128 is ", reader.digest(), ", but the manifest says ", file.xxh3_128()));
 }
 
-// A chunk, or less where no file holds as much.
+// Elements of the buffer: a chunk, or less if no file holds as many.
 size_t BufferElements(const v1::CheckpointManifest& manifest) {
   int64_t most = 1;
   for (const v1::ShardFile& file : manifest.files()) most = std::max(most, StoredElements(file));
   return static_cast<size_t>(std::min<int64_t>(most, kShardChunkBytes / static_cast<int64_t>(sizeof(float))));
 }
 
-// What each file holds of the whole model. Tensors that every part has are in the files of each.
+// The ranges of the whole model that each file holds. Tensors that every part has are in the files of each part.
 absl::StatusOr<std::vector<std::vector<coordinator::PlacedRange>>> WholeRanges(const v1::CheckpointManifest& manifest) {
   std::vector<std::vector<coordinator::PlacedRange>> held;
   for (const v1::ShardFile& file : manifest.files()) held.push_back(StoredRanges(file));
@@ -175,24 +177,24 @@ absl::StatusOr<WantedRanges> CutByUnits(const v1::CheckpointManifest& manifest,
 absl::Status LoadStored(const std::string& step_dir, const v1::CheckpointManifest& manifest,
                         const std::vector<coordinator::PlacedRange>& wanted, const ShardSink& sink);
 
-// `sink` has what is trained, `frozen_sink` the weights of what is not.
+// `sink` receives trained elements, `frozen_sink` the weights of frozen ones.
 absl::Status LoadWithBase(const std::string& step_dir, const v1::CheckpointManifest& manifest,
                           const std::vector<coordinator::PlacedRange>& wanted, const ShardSink& sink,
                           const ShardSink& frozen_sink, int depth) {
-  constexpr int kMostBases = 16;  // a chain of fine-tunings; one that is longer has a loop
+  constexpr int kMostBases = 16;  // a chain of fine-tunings; a longer one must have a loop
   if (manifest.base_xxh3_128().empty()) return LoadStored(step_dir, manifest, wanted, sink);
   if (depth == kMostBases) return Bad(step_dir, absl::StrCat("has more than ", kMostBases, " bases behind it"));
   ZF_ASSIGN_OR_RETURN(const WantedRanges cut, CutByUnits(manifest, wanted));
   ZF_RETURN_IF_ERROR(LoadStored(step_dir, manifest, cut.trained, sink));
   if (cut.frozen.empty()) return absl::OkStatus();
   ZF_ASSIGN_OR_RETURN(const v1::CheckpointManifest base, ReadBase(step_dir, manifest));
-  // The base may have a longer table of positions.
+  // The base may have a longer position table.
   ZF_ASSIGN_OR_RETURN(const model::ModelSpec spec, model::ModelSpec::Create(manifest.config().model()));
   return LoadWithBase(manifest.config().init_from(), base, StoredPlaces(spec, base, cut.frozen), frozen_sink,
                       frozen_sink, depth + 1);
 }
 
-// Hands on what comes of vector `index`.
+// Hands on only the elements of vector `index`.
 ShardSink OneVector(int index, const WeightSink& sink) {
   return [index, &sink](int vector, int64_t offset, std::span<const float> values) {
     return vector == index ? sink(offset, values) : absl::OkStatus();

@@ -40,7 +40,7 @@ class ShardReaderTest : public CheckpointTest {
     EXPECT_EQ(VerifyCheckpoint(step_dir), status);
     return std::string(status.message());
   }
-  // In place: a file that is written anew, or synced, takes as long as hundreds of flips.
+  // Flips a bit in place: to write or sync the file again takes as long as hundreds of flips.
   static void FlipBit(const std::string& path, size_t bit) {
     std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
     file.seekg(static_cast<std::streamoff>(bit / 8));
@@ -61,7 +61,7 @@ TEST_F(ShardReaderTest, AnyWorldSizeReadsAnyOther) {
   }
 }
 
-// In any number of parts: each rank finds what it stores, as the ranks that wrote it had it.
+// With any number of parts, each rank finds the elements that it stores, as the ranks that wrote them had them.
 TEST_F(ShardReaderTest, AnyTensorDegreeReadsAnyOther) {
   for (auto [written_by, written_parts] : {std::pair(1, 1), {2, 1}, {3, 3}, {6, 3}}) {
     const std::string step_dir = StepDirectory(directory_, written_by);
@@ -87,7 +87,7 @@ TEST_F(ShardReaderTest, AnyTensorDegreeReadsAnyOther) {
   }
 }
 
-// More than one buffer's worth per vector, in shards that a third rank's part straddles.
+// Vectors larger than one buffer, and a wanted range that straddles two shards.
 TEST_F(ShardReaderTest, LargeShardsAreReadInPieces) {
   v1::CheckpointManifest manifest = Manifest(1, 2);
   manifest.mutable_config()->mutable_model()->set_vocab(2 * kShardChunkBytes / 4 / 15);
@@ -138,8 +138,9 @@ TEST_F(ShardReaderTest, EveryFlippedBitIsFoundAndItsFileNamed) {
   EXPECT_THAT(LoadError(step_dir), HasSubstr("corrupt: its XXH3-128 is"));
 }
 
-// Single-bit flips over every file of a checkpoint: in the manifest every bit where its own digest is, and one in 311
-// after that, which is each bit of a byte in turn; in each shard 20, header and data alike.
+// Flips single bits in every file of a checkpoint: in the manifest every bit of the first 100 bytes, where its own
+// digest is, and then one in 311, which visits each bit of a byte in turn; in each shard 20 bits, in header and data
+// alike.
 TEST_F(ShardReaderTest, FlippedBitsOfEveryFileAreAllFound) {
   const std::string step_dir = Save(1, 3);
   const std::string manifest = JoinPath(step_dir, kManifestName);
@@ -148,7 +149,7 @@ TEST_F(ShardReaderTest, FlippedBitsOfEveryFileAreAllFound) {
   constexpr size_t kFirstBits = 8 * 100;
   for (size_t bit = 0; bit < 8 * text.size(); bit += bit < kFirstBits ? 1 : 311, ++flips) {
     const char byte = std::exchange(text[bit / 8], static_cast<char>(text[bit / 8] ^ (1 << bit % 8)));
-    missed += ParseManifest(text).ok();  // all that VerifyCheckpoint asks of a manifest
+    missed += ParseManifest(text).ok();  // this is all that VerifyCheckpoint checks of a manifest
     text[bit / 8] = byte;
   }
   EXPECT_EQ(missed, 0);
@@ -167,7 +168,7 @@ TEST_F(ShardReaderTest, FlippedBitsOfEveryFileAreAllFound) {
   EXPECT_EQ(missed, 0);
   EXPECT_GE(flips, 900);
   EXPECT_TRUE(VerifyCheckpoint(step_dir).ok());
-  // Through the file as well, now and then.
+  // Some flips go through the file as well.
   for (size_t bit = 0; bit < 8 * text.size(); bit += 997) {
     FlipBit(manifest, bit);
     EXPECT_EQ(VerifyCheckpoint(step_dir).code(), absl::StatusCode::kDataLoss) << bit;
@@ -185,8 +186,8 @@ TEST_F(ShardReaderTest, VerifyingWhatIsNotCommittedIsNotFound) {
   EXPECT_EQ(VerifyCheckpoint(Path("nothing")).code(), absl::StatusCode::kNotFound);
 }
 
-// A commit of hundreds of GB must not wait for one reader. What it reads is the storage, not what its node still has in
-// memory of the write.
+// A commit of hundreds of GB must not wait for a single reader, and must read from the storage, not what its node still
+// has in memory from the write.
 TEST_F(ShardReaderTest, FilesAreVerifiedSideBySideAndFromTheStorage) {
   const std::string step_dir = Save(1, 3);
   FileCallLog log(directory_);

@@ -1,4 +1,4 @@
-// Header, vectors, fsync; see shard_writer.h.
+// Writes header and vectors, and syncs; see shard_writer.h.
 #include "worker/checkpoint/shard_writer.h"
 
 #include <algorithm>
@@ -17,14 +17,14 @@ namespace {
 
 constexpr int64_t kMostUnsyncedBytes = int64_t{256} << 20;
 
-// A file, the digest of what went into it, and its length.
+// A file with the digest of what was written to it, and its length.
 struct HashedFile {
   std::unique_ptr<DurableFile> file;
   StreamingDigest digest;
   int64_t bytes = 0, synced = 0;
 
-  // In pieces, so that each is hashed while it is in the cache. What is written is made durable now and then, so that
-  // the last fsync does not take minutes in which nobody could tell it from one that hangs.
+  // Writes in pieces, so that each is hashed while it is in the cache. The bytes are made durable now and then;
+  // otherwise the last fsync could take minutes, in which it looks like one that hangs.
   absl::Status Write(std::span<const std::byte> data) {
     while (!data.empty()) {
       std::span<const std::byte> piece = data.first(std::min<size_t>(data.size(), kShardChunkBytes));
@@ -88,7 +88,7 @@ absl::StatusOr<v1::ShardFile> WriteShard(const std::string& partial_dir, int ran
                                          const optim::OptimizerRow& optimizer, const ShardPieces& pieces) {
   const int64_t elements = ElementsOf(stored_ranges);
   ZF_KILL_POINT("shard/before-directory");
-  absl::Status made = CreateDirectory(partial_dir);  // by whichever rank comes first
+  absl::Status made = CreateDirectory(partial_dir);  // whichever rank comes first creates it
   if (!made.ok() && !absl::IsAlreadyExists(made)) return made;
   const std::string path = JoinPath(partial_dir, ShardFileName(rank));
   HashedFile out;
@@ -99,7 +99,7 @@ absl::StatusOr<v1::ShardFile> WriteShard(const std::string& partial_dir, int ran
   absl::Status written = entry.status();
   if (written.ok()) written = SyncDirectory(partial_dir);
   if (!written.ok()) {
-    // Makes room on a full disk; if even this fails, the coordinator clears the remains of earlier generations.
+    // Frees space on a full disk; if even this fails, the coordinator clears the remains of earlier generations.
     RemoveOne(path).IgnoreError();
     return written;
   }

@@ -1,4 +1,4 @@
-// One rank's part of a checkpoint, written as one file from front to back.
+// Writes one rank's part of a checkpoint as one file, from front to back.
 #ifndef ZEROFLEET_WORKER_CHECKPOINT_SHARD_WRITER_H_
 #define ZEROFLEET_WORKER_CHECKPOINT_SHARD_WRITER_H_
 
@@ -15,21 +15,21 @@
 
 namespace zerofleet::checkpoint {
 
-// The next bytes of a rank's vectors, which come one vector after another in the order of the optimizer's table: a
-// piece of any size, within one vector; empty behind the last. A piece has been hashed and written when the next one is
-// asked for, the empty one included.
+// Returns the next bytes of a rank's vectors, which come in the order of the optimizer's table: a piece of any size
+// within one vector; empty behind the last. Each piece has been hashed and written when the next one is requested, the
+// empty one included.
 using ShardPieces = std::function<absl::StatusOr<std::span<const std::byte>>()>;
 
-// Writes rank `rank`'s file into `partial_dir` (PartialDirectory; made if missing, its parent must exist) and returns
-// its manifest entry once the bytes are durable. `stored_ranges` (PartitionMap::StoredRanges) say which elements each
-// of the vectors holds. The data are hashed as they are written and not copied.
+// Writes rank `rank`'s file into `partial_dir` (PartialDirectory; created if missing, its parent must exist) and
+// returns its manifest entry once the bytes are durable. `stored_ranges` (PartitionMap::StoredRanges) say which
+// elements each vector holds. The data are hashed as they are written, and not copied.
 //
-// The file is created exclusively: AlreadyExists if it is there, whoever wrote it. On any other error, one of `pieces`
-// among them, the file is removed and nothing is to be committed: a failed fsync is not retried.
+// The file is created exclusively: AlreadyExists if it exists, whoever wrote it. On any other error, including one from
+// `pieces`, the file is removed and the checkpoint must not be committed: a failed fsync is not retried.
 absl::StatusOr<v1::ShardFile> WriteShard(const std::string& partial_dir, int rank,
                                          const std::vector<coordinator::PlacedRange>& stored_ranges,
                                          const optim::OptimizerRow& optimizer, const ShardPieces& pieces);
-// Writes a shard of vectors that lie in memory, whole.
+// Writes a shard whose vectors lie whole in memory.
 absl::StatusOr<v1::ShardFile> WriteShard(const std::string& partial_dir, int rank,
                                          const std::vector<coordinator::PlacedRange>& stored_ranges,
                                          const optim::OptimizerRow& optimizer,

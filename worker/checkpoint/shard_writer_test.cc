@@ -44,7 +44,7 @@ TEST_F(ShardWriterTest, WritesSafetensorsAndReportsItsDigest) {
     EXPECT_EQ(tensor.dtype, "F32");
     EXPECT_THAT(tensor.shape, ElementsAre(1000));
   }
-  // What users and their scripts read: not to be changed without a new format version.
+  // Users and their scripts read these names: they must not change without a new format version.
   EXPECT_THAT(names, ElementsAre("master", "exp_avg", "exp_avg_sq"));
 }
 
@@ -66,7 +66,7 @@ TEST_F(ShardWriterTest, ARankThatOwnsNothingWritesEmptyVectors) {
   EXPECT_TRUE(ReadSafetensorsHeader(Path("s/rank-00000.safetensors")).ok());
 }
 
-// Not even an orphan of the same generation can get at what another process writes.
+// Not even an orphaned worker of the same generation can touch what another process writes.
 TEST_F(ShardWriterTest, AFileThatIsThereIsNeverOpened) {
   ASSERT_TRUE(CreateDirectories(Path("s")).ok());
   Overwrite(Path("s/rank-00000.safetensors"), "another's");
@@ -74,7 +74,7 @@ TEST_F(ShardWriterTest, AFileThatIsThereIsNeverOpened) {
   EXPECT_EQ(Contents(Path("s/rank-00000.safetensors")), "another's");
 }
 
-// A worker that outlived its run must not make a removed checkpoint directory anew.
+// A worker that outlived its run must not create a removed checkpoint directory again.
 TEST_F(ShardWriterTest, TheParentDirectoryIsNotMade) {
   EXPECT_EQ(Write(Path("gone/s"), 10).status().code(), absl::StatusCode::kNotFound);
   EXPECT_FALSE(FileExists(Path("gone")));

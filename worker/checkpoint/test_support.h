@@ -1,4 +1,4 @@
-// What this folder's tests share: a directory of their own, a small model, and fleets that save it.
+// What the tests of this room share: a directory of their own, a small model, and fleets that save it.
 #ifndef ZEROFLEET_WORKER_CHECKPOINT_TEST_SUPPORT_H_
 #define ZEROFLEET_WORKER_CHECKPOINT_TEST_SUPPORT_H_
 
@@ -61,7 +61,7 @@ class CheckpointTest : public testing::Test {
   }
   static model::ModelSpec SmallSpec() { return model::ModelSpec::Create(SmallConfig().model()).value(); }
 
-  // The state of element `i` in vector `vector` of the optimizer's table: no two alike.
+  // The state of element `i` in vector `vector` of the optimizer's table; all values differ.
   static float Value(size_t vector, int64_t i) {
     return static_cast<float>(static_cast<int64_t>(vector) * 1000000 + i) * 0.125f;
   }
@@ -73,7 +73,7 @@ class CheckpointTest : public testing::Test {
     return state;
   }
 
-  // What WriteShard is given of a rank's state.
+  // Writes a rank's state with WriteShard.
   static absl::StatusOr<v1::ShardFile> WriteState(const std::string& partial_dir, int rank,
                                                   const std::vector<coordinator::PlacedRange>& ranges,
                                                   const optim::OptimizerRow& optimizer = optim::Optimizers().front()) {
@@ -109,7 +109,7 @@ class CheckpointTest : public testing::Test {
     return manifest;
   }
 
-  // What a rank of part `part` stores: by an element's place in the whole model, 0 in the padding.
+  // The state that a rank of part `part` stores: values by the elements' places in the whole model, 0 in the padding.
   static std::vector<float> StateOfPart(size_t vector, const model::ModelSpec& part,
                                         const std::vector<coordinator::PlacedRange>& ranges) {
     int64_t elements = 0;
@@ -121,7 +121,7 @@ class CheckpointTest : public testing::Test {
     return state;
   }
 
-  // As WriteShards, of tensor groups of `tensor` ranks.
+  // Like WriteShards, for tensor groups of `tensor` ranks.
   static v1::CheckpointManifest WriteParts(const std::string& step_dir, int64_t step, int world_size, int tensor) {
     v1::CheckpointManifest manifest = Manifest(step, world_size);
     manifest.mutable_config()->mutable_parallel()->set_tensor(tensor);
@@ -140,7 +140,7 @@ class CheckpointTest : public testing::Test {
     return manifest;
   }
 
-  // What a fleet of `world_size` does to save the small model as `step_dir`; everything but the commit.
+  // Does what a fleet of `world_size` ranks does to save the small model as `step_dir`, except the commit.
   static v1::CheckpointManifest WriteShards(const std::string& step_dir, int64_t step, int world_size) {
     v1::CheckpointManifest manifest = Manifest(step, world_size);
     coordinator::PartitionMap map(SmallSpec().units(), world_size);

@@ -15,8 +15,8 @@ namespace zerofleet::checkpoint {
 namespace {
 
 constexpr int64_t kLargest = int64_t{128} << 20;
-// Beside what makes the tokenizer: a file of templates, which newer releases of transformers write, and what a model is
-// to be sampled with, the tokens that end its answers among it.
+// Files beside the one that makes the tokenizer: a file of chat templates, which newer releases of transformers write,
+// and the settings for sampling from a model, including the tokens that end its answers.
 constexpr const char* kNamesBeside[] = {text::kTokenizerConfigFile, "chat_template.jinja", "generation_config.json"};
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The files of a run's tokenizer, which its checkpoints carry: what was trained can be used where they alone are.
+// The files of a run's tokenizer, which its checkpoints carry, so that a trained model can be used with nothing else.
 #ifndef ZEROFLEET_WORKER_CHECKPOINT_TOKENIZER_FILES_H_
 #define ZEROFLEET_WORKER_CHECKPOINT_TOKENIZER_FILES_H_
 
@@ -12,7 +12,7 @@
 namespace zerofleet::checkpoint {
 
 struct TokenizerFile {
-  std::string name;  // no directory
+  std::string name;  // without a directory
   std::string contents;
 };
 using TokenizerFiles = std::vector<TokenizerFile>;
@@ -20,20 +20,21 @@ using TokenizerFiles = std::vector<TokenizerFile>;
 // Whether a checkpoint may hold a file of a tokenizer under this name.
 bool IsTokenizerFileName(const std::string& name);
 
-// The files of `tokenizer`, a value of data.tokenizer; none of text::kBytes. What makes it comes
+// The files of `tokenizer`, a value of data.tokenizer; none for text::kBytes. The file that makes the tokenizer comes
 // first, under a name of text::kTokenizerFiles. Errors name the file.
 absl::StatusOr<TokenizerFiles> ReadTokenizerFiles(const std::string& tokenizer);
 
-// Replaces what `manifest` says of its tokenizer.
+// Sets the description of the tokenizer in `manifest`.
 void DescribeTokenizer(const TokenizerFiles& files, v1::CheckpointManifest* manifest);
 
-// Writes the files into `dir`, durably, over what a try that failed has left.
+// Writes the files into `dir`, durably, and replaces those that a failed attempt has left.
 absl::Status WriteTokenizerFiles(const std::string& dir, const TokenizerFiles& files);
 
-// DataLoss, naming the file, unless `dir` holds what the manifest says of its tokenizer.
+// DataLoss, naming the file, unless `dir` holds the tokenizer's files that the manifest describes.
 absl::Status VerifyTokenizerFiles(const std::string& dir, const v1::CheckpointManifest& manifest);
 
-// What data.tokenizer is for who reads the checkpoint: the step directory if it carries one, else text::kBytes.
+// The value of data.tokenizer for a reader of the checkpoint: the step directory if it carries a tokenizer, else
+// text::kBytes.
 std::string TokenizerOf(const std::string& step_dir, const v1::CheckpointManifest& manifest);
 
 }  // namespace zerofleet::checkpoint

@@ -60,7 +60,7 @@ TEST_F(TokenizerFilesTest, AreCopiedUnderTheirNames) {
   EXPECT_EQ(VerifyTokenizerFiles(into, manifest).code(), absl::StatusCode::kDataLoss);
 }
 
-// What is read from a checkpoint is the tokenizer that it was copied from.
+// The tokenizer read from a checkpoint is the one that was copied into it.
 TEST_F(TokenizerFilesTest, OtherKindsKeepTheirNames) {
   for (const auto& [name, kept] :
        {std::pair{"spm_llama", "tokenizer.model"}, {"tiktoken_cl100k_base", "cl100k_base.tiktoken"}}) {

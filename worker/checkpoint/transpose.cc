@@ -1,4 +1,4 @@
-// See transpose.h.
+// Block by block; see transpose.h.
 #include "worker/checkpoint/transpose.h"
 
 #include <algorithm>

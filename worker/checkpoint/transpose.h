@@ -1,4 +1,4 @@
-// Row-major matrices turned over, in blocks that fit the cache.
+// Transposes row-major matrices, in blocks that fit the cache.
 #ifndef ZEROFLEET_WORKER_CHECKPOINT_TRANSPOSE_H_
 #define ZEROFLEET_WORKER_CHECKPOINT_TRANSPOSE_H_
 

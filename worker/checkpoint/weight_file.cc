@@ -1,4 +1,4 @@
-// Pieces of shards, each to its places in a mapped file; see weight_file.h.
+// Puts pieces of shards at their places in a mapped file; see weight_file.h.
 #include "worker/checkpoint/weight_file.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 namespace zerofleet::checkpoint {
 namespace {
 
-// Where element `i` of ours is among the weight's.
+// The place in the file's tensor of our element `i`.
 int64_t PlaceOf(const PlacedWeight& weight, int64_t i) {
   if (weight.order == ElementOrder::kOurs) return i;
   const int64_t row = i / weight.columns, column = i % weight.columns;
@@ -28,7 +28,8 @@ int64_t PlaceOf(const PlacedWeight& weight, int64_t i) {
   return (row - in_head + in_head % half * 2 + in_head / half) * weight.columns + column;
 }
 
-// Elements from `first` on of the weight. Returns the number of the first that its type cannot hold, or -1.
+// Puts the weight's elements from `first` on. Returns the index in `values` of the first that its type cannot hold, or
+// -1.
 template <typename T>
 int64_t PutElements(const PlacedWeight& weight, int64_t first, std::span<const float> values, std::byte* file) {
   for (int64_t i = 0; i < static_cast<int64_t>(values.size()); ++i) {

@@ -1,4 +1,4 @@
-// The tensors of a model that somebody else has stored, found by our names and read as fp32.
+// The tensors of a model that another program has stored, found by our names and read as fp32.
 #ifndef ZEROFLEET_WORKER_CHECKPOINT_WEIGHT_SOURCE_H_
 #define ZEROFLEET_WORKER_CHECKPOINT_WEIGHT_SOURCE_H_
 
@@ -15,15 +15,15 @@ class WeightSource {
  public:
   virtual ~WeightSource() = default;
 
-  // Without the family's prefix.
+  // Names of all tensors, without the family's prefix.
   virtual std::vector<std::string> Names() const = 0;
   virtual bool Has(const std::string& name) const = 0;
 
-  // DataLoss, naming file and tensor, if the tensor is missing, of another shape, or of a type that is not read. What
-  // passes is no larger than its file allows, so that memory for it may be allocated.
+  // DataLoss, naming file and tensor, if the tensor is missing, has another shape, or a type that is not supported. A
+  // tensor that passes is no larger than its file allows, so that memory for it may be allocated.
   virtual absl::Status Check(const std::string& name, const std::vector<int64_t>& shape) const = 0;
 
-  // Checks, and fills `into` with the tensor converted to fp32; DataLoss for what is not finite.
+  // Does Check, and fills `into` with the tensor converted to fp32; DataLoss for values that are not finite.
   virtual absl::Status Read(const std::string& name, const std::vector<int64_t>& shape,
                             std::span<float> into) const = 0;
 };

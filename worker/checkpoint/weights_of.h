@@ -4,7 +4,8 @@
 
 namespace zerofleet::checkpoint {
 
-// Those of its step, or their average (ema), which not every checkpoint holds. What is frozen is the same in both.
+// The weights of the step, or their average (ema), which not every checkpoint holds. Frozen weights are the same in
+// both.
 enum class WeightsOf { kStep, kAverage };
 
 }  // namespace zerofleet::checkpoint
