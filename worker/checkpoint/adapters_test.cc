@@ -57,8 +57,7 @@ TEST_F(AdaptersTest, WhatIsFrozenIsReadFromTheBase) {
   ASSERT_TRUE(LoadRanges(adapted, manifest, {{0, elements, 0}}, {weights.data(), moments.data()}).ok());
   for (int64_t i = 0; i < elements; ++i) {
     ASSERT_EQ(weights[i], Value(0, i)) << i;
-    ASSERT_EQ(moments[i], i < SmallSpec().parameters() ? -1 : Value(1, i))
-        << i;  // the base's moments belong to another run
+    ASSERT_EQ(moments[i], i < SmallSpec().parameters() ? -1 : Value(1, i)) << i;  // a base's are another run's
   }
 }
 

@@ -216,10 +216,7 @@ absl::Status ImportModel(const std::string& from, const std::string& step_dir, c
   const model::HuggingFaceFormat& format = FormatOf(found);
   v1::Config config = defaults;
   *config.mutable_model() = found.model;
-  if (foreign)
-    model::FreezeAs(
-        {},
-        *config.mutable_model()->mutable_foreign());  // a run's freezing does not apply: the checkpoint has all weights
+  if (foreign) model::FreezeAs({}, *config.mutable_model()->mutable_foreign());  // all weights are stored
   absl::StatusOr<model::ModelSpec> spec = model::ModelSpec::Create(config.model());
   if (!spec.ok()) return Annotate(spec.status(), found.facts);
   ZF_RETURN_IF_ERROR(NameTokenizer(found, step_dir, config.mutable_data()));

@@ -66,8 +66,7 @@ absl::StatusOr<SafetensorsHeader> ReadHeader(const v1::ShardFile& file, const op
   absl::StatusOr<SafetensorsHeader> header = ParseSafetensorsHeader(text, file.bytes());
   if (!header.ok()) return Annotate(header.status(), reader.path());
   std::vector<SafetensorsTensor> expected = ShardTensors(optimizer, StoredElements(file));
-  if (StoredElements(file) ==
-      0) {  // a rank that owns nothing: all vectors are at the same offset, so their order says nothing
+  if (StoredElements(file) == 0) {  // the rank owns nothing: all vectors have one offset, and no order
     for (std::vector<SafetensorsTensor>* tensors : {&expected, &header->tensors}) {
       std::ranges::sort(*tensors, {}, &SafetensorsTensor::name);
     }

@@ -47,8 +47,7 @@ class Scan {
       if (first >= tokens_) return;
       const int64_t count = std::min(kChunk, tokens_ - first), offset = Offset(first);
       if (cancelled_ && cancelled_()) return Fail(absl::CancelledError("stopped while data was checked"));
-      if (file_.SkipHole(offset) >= Offset(first + count))
-        continue;  // holes read as zeros, and every vocabulary has id 0
+      if (file_.SkipHole(offset) >= Offset(first + count)) continue;  // zeros, and every vocabulary has id 0
       const std::span<T> ids(buffer.data(), static_cast<size_t>(count));
       if (absl::Status status = file_.Read(offset, std::as_writable_bytes(ids)); !status.ok()) return Fail(status);
       if (!AnyAbove<T>(ids, static_cast<T>(vocab_ - 1))) continue;

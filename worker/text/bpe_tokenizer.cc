@@ -103,8 +103,7 @@ absl::Status BpeTokenizer::AddTokens() {
     if (const int32_t id = model_.IdOf(token.content); id >= 0) token.id = id;
     std::string content = token.content;
     if (token.normalized && normalizer_ != nullptr) ZF_RETURN_IF_ERROR(normalizer_(content));
-    ZF_RETURN_IF_ERROR(
-        add(token.id, content, token.special));  // as in Hugging Face's tokenizers, it decodes to its normalized text
+    ZF_RETURN_IF_ERROR(add(token.id, content, token.special));  // it decodes to its normalized text, as theirs
     (token.normalized ? normalized_finder_ : raw_finder_).Add(token, std::move(content));
   }
   const auto count = static_cast<int32_t>(tokens_.size());
