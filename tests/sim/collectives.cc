@@ -41,7 +41,7 @@ void Collectives::Break(uint64_t generation) {
                [this, generation] { Finish(groups_[generation], absl::UnavailableError("a peer was lost")); });
 }
 
-// Ranks that are corrupt differ from each other too, so that the others are the majority, if they are one.
+// Corrupt ranks also differ from each other, so that the others are the majority if there is one.
 Collectives::Outcome Collectives::Compare(const Group& group) {
   Outcome outcome;
   for (const auto& [rank, arrival] : group.arrived) {
@@ -61,7 +61,7 @@ Collectives::Outcome Collectives::Compare(const Group& group) {
   return outcome;
 }
 
-// Ranks of one tensor group have a number together, and must bring the same.
+// Ranks of one tensor group share a number, and must bring the same micro-batches.
 StepDigest Collectives::Sum(const Group& group) {
   std::map<int, const Arrival*> by_number;
   size_t rounds = 0;

@@ -1,4 +1,4 @@
-// Feeding the coordinator and carrying out what it decides; see coordinator_process.h.
+// Feeds the coordinator and carries out its decisions; see coordinator_process.h.
 #include "tests/sim/coordinator_process.h"
 
 #include <utility>
@@ -22,7 +22,7 @@ coordinator::FleetParameters Parameters(const RunPlan& plan, Disk& disk) {
   return parameters;
 }
 
-// Views end and begin, and commits.
+// True for messages that begin or end a view, and for commits.
 bool IsWorthAFault(const coordinator::Output& output) {
   const auto* send = std::get_if<coordinator::SendTo>(&output.action);
   if (send == nullptr) return std::holds_alternative<coordinator::WriteManifest>(output.action);
@@ -31,13 +31,13 @@ bool IsWorthAFault(const coordinator::Output& output) {
          message.has_start();
 }
 
-// The outcome of a save that failed: one rank may have heard of it, and another not.
+// True for the outcome of a failed save: one rank may have heard of it, and another not.
 bool IsWorthACrash(const coordinator::Output& output) {
   const auto* send = std::get_if<coordinator::SendTo>(&output.action);
   return send != nullptr && send->message->has_checkpoint() && !send->message->checkpoint().committed();
 }
 
-// A run that has failed still ends, with the reason it has.
+// Whether an output relies on a durable state. A run that has failed still ends, for the reason it has.
 bool RestsOnTheState(const coordinator::Output& output) {
   const auto* send = std::get_if<coordinator::SendTo>(&output.action);
   return send != nullptr ? !send->message->has_refused()
@@ -63,7 +63,7 @@ void CoordinatorProcess::Start() {
   TickOn();
 }
 
-// A state or a manifest that was being written is there, or it is not.
+// A state or a manifest that is being written either gets written or does not.
 void CoordinatorProcess::Crash() {
   if (!alive_) return;
   world_.Trace("the coordinator is killed");
@@ -78,8 +78,8 @@ void CoordinatorProcess::Crash() {
   if (!is_older() && Commit(write->manifest).ok() && world_.Chance(0.5)) disk_.ForgetSync(write->manifest.step());
 }
 
-// A process that was stopped between its checks and the rename, or whose node was taken for dead. It looks who holds
-// the directory right before the rename, which replaces nothing.
+// Models a process that was stopped between its checks and the rename, or whose node was taken for dead. It checks who
+// holds the directory right before the rename, which replaces nothing.
 void CoordinatorProcess::CommitLate(const v1::CheckpointManifest& manifest) {
   world_.After(world_.Uniform(0, 8), [this, manifest] {
     const bool sees_the_other = !disk_.CheckHolder(self_).ok() && !world_.Chance(0.1);
@@ -103,7 +103,7 @@ void CoordinatorProcess::Freeze(double seconds) {
   });
 }
 
-// Who comes after the run is told how it has ended.
+// A worker that arrives after the run has ended is told how it ended.
 void CoordinatorProcess::Receive(coordinator::MemberId member, const v1::WorkerMessage& message) {
   const bool late = alive_ && !frozen_ && message.has_hello() && fleet().ended();
   if (!late) return Feed(coordinator::MessageReceived{member, message});
@@ -120,7 +120,7 @@ void CoordinatorProcess::TickOn() {
   world_.After(kTick, [this] { TickOn(); });
 }
 
-// As services/coordinator/coordinator_server.cc does.
+// Does what services/coordinator/coordinator_server.cc does.
 void CoordinatorProcess::WatchDirectory() {
   if (directory_is_lost_ || world_.now() < watches_at_) return;
   watches_at_ = world_.now() + kWatch;
@@ -277,7 +277,8 @@ absl::StatusOr<coordinator::CommittedStep> CoordinatorProcess::Commit(const v1::
   return committed;
 }
 
-// Having looked before the other began: it replaces nothing, and the other does not know of it.
+// The older coordinator has checked before the newer began: it replaces nothing, and the newer does not know of the
+// commit.
 absl::StatusOr<coordinator::CommittedStep> CoordinatorProcess::CommitAsTheOlder(
     const v1::CheckpointManifest& manifest) {
   if (disk_.IsCommitted(manifest.step())) return absl::FailedPreconditionError("holds a committed checkpoint");

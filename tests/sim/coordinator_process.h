@@ -1,6 +1,6 @@
-// A coordinator's process: the real Coordinator, and around it a model of services/coordinator/coordinator_loop:
-// outputs are carried out in order, a state that is being made durable holds those after it back, and manifests are
-// written one at a time.
+// A coordinator's process: the real Coordinator, inside a model of services/coordinator/coordinator_loop. Outputs are
+// carried out in order; while a state is being made durable the outputs behind it wait; manifests are written one at a
+// time.
 #ifndef ZEROFLEET_TESTS_SIM_COORDINATOR_PROCESS_H_
 #define ZEROFLEET_TESTS_SIM_COORDINATOR_PROCESS_H_
 
@@ -21,10 +21,10 @@
 namespace zerofleet::sim {
 
 struct CoordinatorHooks {
-  std::function<void(const v1::WorkerLostEvent&)> lost;  // published
+  std::function<void(const v1::WorkerLostEvent&)> lost;  // called when the event is published
   std::function<void(const absl::Status& status, bool stopped)> ended;
-  std::function<void()> worth_a_fault;  // much is under way
-  std::function<void()> worth_a_crash;  // a loss of the coordinator leaves ranks that know different things
+  std::function<void()> worth_a_fault;  // called when much is under way
+  std::function<void()> worth_a_crash;  // called when its loss would leave ranks that know different things
 };
 
 class CoordinatorProcess : public CoordinatorEnd {
@@ -35,31 +35,32 @@ class CoordinatorProcess : public CoordinatorEnd {
   void Start();
   void Stop(const std::string& reason) { Feed(coordinator::StopAsked{reason}); }
 
-  // What may happen to it. A save under way may be carried out before it dies, or long after another has taken over.
+  // Faults. A save under way may be carried out before the process dies, or long after another has taken over.
   void Crash();
   void Freeze(double seconds);
   void JumpClock(double seconds) {
     clock_offset_ += seconds;
     clock_jumped_at_ = world_.now();
   }
-  // Seconds since its clock jumped or it woke: silences that were measured across that are shorter than they look.
+  // Seconds since its clock jumped or it woke: silences measured across that moment are shorter than they look.
   double SinceClockJumped() const { return world_.now() - std::max(clock_jumped_at_, woke_at_); }
   void CutOff(double seconds, bool time_out) { network_.CutOff(this, seconds, time_out); }
   void FailNextManifest() { manifest_fails_ = true; }
-  // The next commit is carried out and called failed, as over a mount that loses the answer and cannot be asked again.
+  // The next commit is carried out but reported as failed, as on a mount that loses the answer and cannot be asked
+  // again.
   void LoseNextAnswer() { answer_is_lost_ = true; }
-  // The next commit, removal or verification takes so much longer, and does not get on meanwhile.
+  // The next commit, removal or verification takes this much longer, and makes no progress meanwhile.
   void StallStorage(double seconds) { storage_stalls_ = seconds; }
-  // What it reads next it cannot read itself.
+  // Its next read fails with `status`, in this process alone.
   void ReadBadly(const absl::Status& status) { reads_badly_ = status; }
   void FailNextState() { state_fails_ = true; }
-  // Its next commit or removal looks who holds the directory, and is carried out so much later; or, when that has been
-  // committed, the pruning after it is.
+  // Its next commit or removal checks who holds the directory, and is carried out this much later; or, after the next
+  // commit, the pruning is.
   void HangBeforeItChanges(double seconds) { change_hangs_ = seconds; }
   void HangBeforeItPrunes(double seconds) { prune_hangs_ = seconds; }
 
   bool alive() const { return alive_; }
-  // Another has taken its directory, whether it knows that or not.
+  // Whether another coordinator has taken its directory, whether or not it knows.
   bool is_older() const { return disk_.epoch() != epoch_; }
   const coordinator::Fleet& fleet() const { return coordinator_.fleet(); }
 
@@ -99,16 +100,16 @@ class CoordinatorProcess : public CoordinatorEnd {
   bool manifest_fails_ = false, state_fails_ = false, answer_is_lost_ = false;
   int epoch_ = 0;
   services::DirectoryHolder self_;
-  absl::Status held_by_this_;  // what it saw when it looked, right before the first save changes anything, and when
+  absl::Status held_by_this_;  // the holder, as seen right before the first save changes anything, and when it looked
   double looked_at_ = 0, watches_at_ = 0;
-  bool directory_is_lost_ = false;  // and it knows
+  bool directory_is_lost_ = false;  // another has taken it, and it knows
   double change_hangs_ = 0, prune_hangs_ = 0;
   double clock_offset_ = 0, storage_stalls_ = 0;
   double clock_jumped_at_ = -1e9, woke_at_ = -1e9;
   absl::Status reads_badly_;
-  std::vector<coordinator::CoordinatorEvent> held_;  // while it is stopped
+  std::vector<coordinator::CoordinatorEvent> held_;  // events that arrive while it is frozen
   std::deque<coordinator::Output> outputs_;
-  // The first is being carried out.
+  // The first of them is being carried out.
   std::deque<Save> saves_;
 };
 

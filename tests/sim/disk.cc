@@ -71,7 +71,7 @@ absl::StatusOr<coordinator::CommittedStep> Disk::Commit(const v1::CheckpointMani
     Prune(keep);
     return coordinator::CommittedStep{PathOf(manifest.step()), {}};
   }
-  for (const v1::ShardFile& file : manifest.files()) {  // a commit looks at each
+  for (const v1::ShardFile& file : manifest.files()) {  // a commit checks each
     if (shards_.contains({manifest.step(), manifest.generation(), file.rank()})) continue;
     return absl::DataLossError(absl::StrCat("the shard of rank ", file.rank(), " was removed"));
   }
@@ -137,7 +137,7 @@ bool Disk::HasShards(int64_t step, uint64_t generation) const {
 
 absl::Status Disk::SetAside(const std::string& path) {
   const auto found = checkpoints_.find(StepOf(path));
-  if (found == checkpoints_.end()) return absl::OkStatus();  // a newer one was committed, and it is removed
+  if (found == checkpoints_.end()) return absl::OkStatus();  // it was removed after a newer one was committed
   if (!found->second.damaged && !IsPast(found->second))
     world_.Violate(absl::StrCat("I1: ", path, " is whole and was set aside"));
   checkpoints_.erase(found);

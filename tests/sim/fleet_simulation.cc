@@ -1,4 +1,4 @@
-// Launching, faults and the judgement of ends; see fleet_simulation.h. What must hold: invariants.h.
+// Launching, faults, and judging how runs end; see fleet_simulation.h. For what must hold see invariants.h.
 #include "tests/sim/fleet_simulation.h"
 
 #include <algorithm>
@@ -16,9 +16,10 @@
 namespace zerofleet::sim {
 namespace {
 
-// Without further faults a run has ended by then: the longest silence and stall, its time to form, and its few steps.
+// Without further faults a run ends within this time: the longest silence and stall, its time to form, and its few
+// steps.
 constexpr double kLongestAfterFaults = 240;  // seconds
-// A coordinator that another has followed knows it by then, though it was stopped for as long as one may be.
+// A coordinator that another has followed knows it within this time, even if it was frozen for as long as one may be.
 constexpr double kFencedWithin = 2 + 2 * kHeartbeatTimeout;  // seconds
 
 class FleetSimulation {
@@ -99,11 +100,11 @@ class FleetSimulation {
   PendingFaults pending_;
   Peers peers_;
   std::vector<std::unique_ptr<CoordinatorProcess>> coordinators_;  // the last one serves
-  std::vector<std::unique_ptr<SimWorker>> workers_;                // of all launches; the place is the process id
-  std::set<int64_t> disturbed_;                                    // process ids of those that met a fault of their own
+  std::vector<std::unique_ptr<SimWorker>> workers_;  // of all launches; a worker's index is its process id
+  std::set<int64_t> disturbed_;                      // process ids of workers that met a fault of their own
   size_t first_of_launch_ = 0;
   bool withhold_ = false;  // the next replacement does not come
-  // What may explain the end of this launch.
+  // Reasons that may explain the end of this launch.
   bool place_may_stay_empty_ = false, save_failed_ = false, state_failed_ = false, stop_asked_ = false,
        worker_failed_ = false, storage_stalls_ = false, coordinator_reads_badly_ = false;
   bool done_ = false;
@@ -111,7 +112,7 @@ class FleetSimulation {
 };
 
 void FleetSimulation::Launch() {
-  // What still runs of an earlier launch may tell this one of its failure, or of a signal.
+  // Workers that still run from an earlier launch may report a failure or a signal to this one.
   if (std::all_of(workers_.begin(), workers_.end(), [](const auto& worker) { return worker->gone(); })) {
     stop_asked_ = worker_failed_ = false;
   }
@@ -126,7 +127,7 @@ void FleetSimulation::Launch() {
 }
 
 void FleetSimulation::StartCoordinator() {
-  // One that another has followed has a launcher of its own, which is of no account here.
+  // A coordinator that another has followed has a launcher of its own, which is not simulated.
   const auto serves = [this, number = coordinators_.size()] { return number + 1 == coordinators_.size(); };
   const auto lost = [this, serves](const v1::WorkerLostEvent& event) {
     if (serves()) Replace(event);
@@ -146,10 +147,10 @@ void FleetSimulation::StartCoordinator() {
   coordinator().Start();
 }
 
-// The state of the one before it is left. Processes that ended in the meantime are started again: those of which
-// nobody is told, too.
+// Its predecessor's state remains. Processes that ended in the meantime are started again, including those whose end
+// nobody is told.
 void FleetSimulation::StartTheCoordinatorAgain() {
-  if (world_.Chance(0.15)) return Launch();  // with a whole fleet, whatever is left of the last
+  if (world_.Chance(0.15)) return Launch();  // with a whole new fleet, whatever remains of the last
   world_.Trace("the coordinator is started again");
   StartCoordinator();
   const double adopted = coordinator::AdoptionSeconds(plan_.config.restart());
@@ -181,12 +182,12 @@ void FleetSimulation::StartWorkerOn(const std::string& host, double after_second
   workers_.back()->Start(after_seconds);
 }
 
-// On another machine the lost one may live on. Its process may be started again where it was, but too late for a fleet
-// that does not wait longer for it: that grows again by it.
+// On another machine the lost worker may live on. Its process may be started again in place, but too late for a fleet
+// that does not wait that long: the fleet grows by it later.
 void FleetSimulation::Replace(const v1::WorkerLostEvent& lost) {
-  const bool known = !lost.host().empty();  // not every rank of a view that was adopted is
+  const bool known = !lost.host().empty();  // not every rank of an adopted view is known
   const bool measured = coordinator().SinceClockJumped() > kHeartbeatTimeout;
-  // By then even the last heartbeat before the cut is too old to say that the network is there.
+  // By then even the last heartbeat before the cut is too old to show that the network is there.
   const bool ended =
       lost.rank() < 0 && lost.cause() == "timed out" && network_.CutOffFor(&coordinator()) > 0.6 * kHeartbeatTimeout;
   const bool silent = absl::StartsWith(lost.cause(), "nothing heard") && network_.IsCutOff(&coordinator());
@@ -210,7 +211,7 @@ void FleetSimulation::OnEnd(const absl::Status& status, bool stopped) {
   if (const std::string why = WhyUnexpected(status); !why.empty()) {
     world_.Violate(absl::StrCat("I8: the run ends without a cause (", why, "): ", status.ToString()));
   }
-  // What the workers still send reaches a coordinator that has ended.
+  // Messages that the workers still send reach a coordinator that has ended.
   if (status.ok() && !stopped) {
     world_.After(1, [this] { done_ = true; });
   } else {
@@ -220,7 +221,7 @@ void FleetSimulation::OnEnd(const absl::Status& status, bool stopped) {
 
 void FleetSimulation::LaunchAgain() {
   world_.After(world_.Uniform(0.5, 2), [this, ended = coordinators_.size()] {
-    if (ended != coordinators_.size()) return;  // it ended, and was then killed
+    if (ended != coordinators_.size()) return;  // it had ended before it was killed
     coordinator().Crash();
     Launch();
   });
@@ -274,7 +275,7 @@ bool FleetSimulation::IsMember(const SimWorker& worker) {
 }
 
 void FleetSimulation::Fault() {
-  // A fleet that forms has little to lose: most faults wait for it.
+  // A forming fleet has little to lose: most faults wait until it has formed.
   const bool forming = !coordinator().alive() || coordinator().fleet().phase == coordinator::Phase::kForming;
   if (forming && MayFail() && world_.Chance(0.9)) return world_.After(world_.Uniform(0.5, 3), [this] { Fault(); });
   const double kind = world_.Uniform(0, 1);
@@ -295,7 +296,7 @@ void FleetSimulation::Fault() {
 
 void FleetSimulation::FaultOfAWorker(SimWorker& worker) {
   disturbed_.insert(worker.pid());
-  // Nobody is told that one is lost before it has joined, or before the fleet has formed.
+  // Nobody is told of a loss before the worker has joined, or before the fleet has formed.
   if (coordinator().fleet().phase == coordinator::Phase::kForming || !IsMember(worker)) place_may_stay_empty_ = true;
   switch (world_.Below(14)) {
     case 12: {
@@ -380,18 +381,18 @@ void FleetSimulation::FaultOfTheCoordinator() {
   }
 }
 
-// Nothing passes to it or from it, and then it heals.
+// Nothing reaches the coordinator or leaves it for a while; then the network heals.
 void FleetSimulation::Silence() {
   if (!coordinator().alive()) return;
   const double seconds = world_.Chance(0.5) ? world_.Uniform(1, 8) : world_.Uniform(8, 30);
   world_.Trace("the coordinator is cut off for ", seconds, " s");
-  // A fleet that forms, or a lone rank that is lost meanwhile, may run out of time.
+  // A forming fleet, or a lone rank that is lost meanwhile, may run out of time.
   const bool forms = coordinator().fleet().phase != coordinator::Phase::kTraining;
   if (forms || seconds > kFormTimeout) place_may_stay_empty_ = true;
   coordinator().CutOff(seconds, world_.Chance(0.4));
 }
 
-// Its node is only cut off, from its workers at least; or nothing is wrong with it, and an operator is mistaken. What
+// Its node is only cut off, at least from its workers; or nothing is wrong with it, and an operator is mistaken. What
 // it had begun to store may be carried out now or later.
 void FleetSimulation::TakeTheCoordinatorForDead() {
   if (done_ || !coordinator().alive() || coordinator().fleet().ended()) return;
@@ -409,7 +410,7 @@ void FleetSimulation::TakeTheCoordinatorForDead() {
   });
 }
 
-// In the directory of the first, whose lock does not hold it out: alone, or with a whole new fleet.
+// Starts it in the directory of the first, whose lock does not exclude it: alone, or with a whole new fleet.
 void FleetSimulation::StartASecondCoordinator(CoordinatorProcess& first) {
   if (done_ || !first.alive() || first.fleet().ended()) return;
   world_.Trace("a second coordinator is started");
@@ -434,12 +435,12 @@ absl::Status FleetSimulation::AnyBadRead() {
   }
 }
 
-// Minutes, or for longer than the run.
+// A minute or less, or longer than the run.
 double FleetSimulation::AnyStall() {
   return world_.Chance(0.2) ? 1e6 : world_.Chance(0.5) ? world_.Uniform(1, 10) : world_.Uniform(10, 60);
 }
 
-// It is mostly back soon; or so late that not all of its workers are left, or none.
+// It is usually back soon, or else so late that not all of its workers are left, or none.
 void FleetSimulation::CrashTheCoordinator() {
   if (done_ || !coordinator().alive()) return;
   const bool power = world_.Chance(0.2);

@@ -14,15 +14,15 @@ namespace zerofleet::sim {
 
 struct SimulationResult {
   std::string violation;           // empty: every property held
-  std::vector<absl::Status> ends;  // of each run but those whose coordinator was killed; the last is OK
+  std::vector<absl::Status> ends;  // of each run except those whose coordinator was killed; the last is OK
   int64_t recoveries = 0;
-  int64_t restored = 0;  // of these, from memory
-  int64_t adopted = 0;   // fleets that a coordinator took over, whole
-  int64_t fenced = 0;    // coordinators whose run ended since a newer one had their directory
+  int64_t restored = 0;  // recoveries from memory
+  int64_t adopted = 0;   // fleets that a coordinator took over, complete
+  int64_t fenced = 0;    // coordinators whose run ended because a newer one had their directory
   int64_t failed_saves = 0;
   int64_t rollbacks = 0;
   int64_t shrunk = 0, grown = 0;  // how often the fleet went on with fewer ranks, and took in others again
-  double seconds = 0;             // simulated
+  double seconds = 0;             // simulated time
 };
 
 // `trace`: where to write every event and output; may be null.

@@ -1,4 +1,4 @@
-// fleet_simulation: the simulated fleet by command.
+// fleet_simulation: runs the simulated fleet from the command line.
 //
 //   fleet_simulation [--seeds N] [--first SEED] [--all]   runs N seeds, and ends with the first that fails, or with all
 //   fleet_simulation --seed SEED [--trace]        runs one again, and shows all that happens in it

@@ -40,7 +40,7 @@ TEST(FleetSimulationTest, InvariantsHoldWhateverHappens) {
             << " ends by them, " << rollbacks << " rollbacks, " << shrunk << " times fewer ranks, " << grown
             << " times more again\n";
   for (auto [code, count] : ends) std::cout << absl::StatusCodeToString(code) << ": " << count << " runs\n";
-  // The simulation reaches what it is for.
+  // The simulation reaches the situations that it is for.
   EXPECT_GT(recoveries, static_cast<int64_t>(kSeeds) / 2);
   EXPECT_GT(restored, static_cast<int64_t>(kSeeds) / 100);
   EXPECT_GT(adopted, static_cast<int64_t>(kSeeds) / 10);

@@ -1,4 +1,4 @@
-// Checking every event and every output; see invariants.h.
+// Checks every event and every output; see invariants.h.
 #include "tests/sim/invariants.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ const coordinator::Member* FindMember(const coordinator::Fleet& fleet, coordinat
   return nullptr;
 }
 
-// Whatever a decision may rest on, but for when a member was last heard.
+// Everything that a decision may depend on, except when a member was last heard.
 std::string Fingerprint(const coordinator::Fleet& fleet) {
   std::string text = absl::StrCat(coordinator::Name(fleet.phase), " ", fleet.generation, " ", fleet.loading.candidate,
                                   " ", fleet.training.start_step, " ", fleet.saving.last_committed_step, " ",
@@ -144,7 +144,7 @@ void Invariants::OnPersist(const coordinator::CoordinatorState& state) {
   Expect(kept, "I9: a rollback is forgotten");
 }
 
-// Every rank of a view is told the same; the first to be told is judged.
+// All ranks of a view are told the same, so the first message is judged.
 void Invariants::OnStart(const v1::Start& start) {
   coordinator::SkippedSamples durable;
   for (const coordinator::Rollback& rollback : disk_.newest_state().rollbacks) {
@@ -154,7 +154,7 @@ void Invariants::OnStart(const v1::Start& start) {
   const coordinator::SkippedSamples told(start.skipped());
   Expect(told == durable, "I9: what is left out is told before it is durable");
   if (told == curriculum_.left_out()) return;
-  // From where this view goes on; or an earlier one, whose decision was durable before anybody was told.
+  // The rollback resumes where this view goes on; or it is an earlier one, which was durable before anybody was told.
   std::vector<int64_t> resumed = {start.step()};
   for (const coordinator::Rollback& rollback : disk_.newest_state().rollbacks) resumed.push_back(rollback.resumed_step);
   bool fits = false;
@@ -204,7 +204,7 @@ void Invariants::OnPlace(const coordinator::Fleet& fleet, uint64_t generation, c
     }
     Expect(end == kElements, "I5: the last elements have no owner");
   }
-  // Replacements take the ranks of the lost, wherever they are.
+  // Replacements take the ranks of lost workers, wherever they run.
   if (!fleet.recovering.current && !view.members().empty()) CheckPlacement(view, !fleet.parameters.candidates.empty());
 }
 
@@ -242,7 +242,7 @@ void Invariants::OnEvent(const v1::Event& event) {
   }
 }
 
-// It may have made way for newer ones since.
+// The checkpoint may have been removed for newer ones since.
 void Invariants::CheckIsCommitted(int64_t step) {
   const bool holds = step < 0 || disk_.IsCommitted(step) || step < disk_.NewestWhole();
   Expect(holds, absl::StrCat("I2: step ", step, " is called committed and is not on disk"));

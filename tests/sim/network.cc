@@ -38,7 +38,7 @@ void Network::Arrive(coordinator::MemberId member, bool up) {
     return;
   }
   std::deque<std::function<void()>>& way = up ? session.up : session.down;
-  if (way.empty()) return;  // it broke
+  if (way.empty()) return;  // the stream broke
   const std::function<void()> arrival = std::move(way.front());
   way.pop_front();
   arrival();

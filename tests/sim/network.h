@@ -1,5 +1,6 @@
-// Streams between workers and coordinators. A stream keeps its order, as gRPC's does; streams overtake each other. One
-// that is cut holds what is sent until it heals; one that breaks loses what is on its way, and both ends hear of it.
+// Streams between workers and coordinators. A stream keeps its order, as gRPC's does; different streams overtake each
+// other. A stream that is cut holds messages until it heals; one that breaks loses the messages on their way, and both
+// ends are told.
 #ifndef ZEROFLEET_TESTS_SIM_NETWORK_H_
 #define ZEROFLEET_TESTS_SIM_NETWORK_H_
 
@@ -19,7 +20,7 @@ class SessionEnd {
  public:
   virtual ~SessionEnd() = default;
   virtual void Receive(coordinator::MemberId stream, const v1::CoordinatorMessage& message) = 0;
-  // `broken`: without a word of the coordinator's.
+  // `broken`: the coordinator did not close it.
   virtual void StreamEnded(coordinator::MemberId stream, bool broken) = 0;
 };
 
@@ -36,37 +37,37 @@ class Network {
 
   // New streams go to `coordinator`.
   void Serve(CoordinatorEnd* coordinator) { coordinator_ = coordinator; }
-  // Its process is no more: its streams break.
+  // The coordinator's process is gone: its streams break.
   void Lose(CoordinatorEnd* coordinator);
-  // Somebody can be reached.
+  // Whether a coordinator can be reached.
   bool serves() const { return coordinator_ != nullptr && !IsCutOff(coordinator_); }
   bool IsCutOff(const CoordinatorEnd* coordinator) const;
-  // For how long it has been cut off, in seconds; 0 if it is not.
+  // Seconds for which it has been cut off; 0 if it is not.
   double CutOffFor(const CoordinatorEnd* coordinator) const;
 
   coordinator::MemberId Open(SessionEnd* worker);
   void Send(coordinator::MemberId member, const v1::WorkerMessage& message);
   void Send(coordinator::MemberId member, const v1::CoordinatorMessage& message);
-  // The session ends once what was sent has arrived.
+  // The session ends once all that was sent has arrived.
   void CloseByWorker(coordinator::MemberId member);
   void CloseByCoordinator(coordinator::MemberId member);
 
   void Break(coordinator::MemberId member);
-  // The coordinator gives the stream up: it knows that at once, and the worker when it can hear of it.
+  // The coordinator gives the stream up: it knows at once, the worker when it can be reached.
   void BreakByCoordinator(coordinator::MemberId member);
   void Cut(coordinator::MemberId member, double seconds);
-  // The coordinator's own network is away. Streams hold what is sent until it is back; if they `time_out`, both ends
-  // take them for broken meanwhile, each in its time.
+  // The coordinator's own network is gone. Streams hold messages until it is back; if they `time_out`, both ends take
+  // them for broken meanwhile, each in its own time.
   void CutOff(CoordinatorEnd* coordinator, double seconds, bool time_out);
 
  private:
   struct Session {
     SessionEnd* worker = nullptr;           // null: it knows that the stream is over
-    CoordinatorEnd* coordinator = nullptr;  // null: it knows that, too
+    CoordinatorEnd* coordinator = nullptr;  // null: it knows that the stream is over
     bool broken = false;
     double cut_until = 0;
-    double up_at = 0, down_at = 0;               // seconds: when the last message of each direction arrives
-    std::deque<std::function<void()>> up, down;  // on their way, in order
+    double up_at = 0, down_at = 0;               // time in seconds at which the last message of each direction arrives
+    std::deque<std::function<void()>> up, down;  // messages on their way, in order
   };
 
   void Carry(coordinator::MemberId member, bool up, std::function<void()> arrival);

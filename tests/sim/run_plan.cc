@@ -1,4 +1,4 @@
-// Drawing a run from the seed; see run_plan.h.
+// Draws a run from the seed; see run_plan.h.
 #include "tests/sim/run_plan.h"
 
 #include "tests/sim/curriculum.h"
@@ -30,13 +30,13 @@ RunPlan DrawPlan(World& world, uint64_t seed) {
   if (seed % 5 == 1 || seed % 5 == 4) {
     config.mutable_checkpoint()->set_snapshot_every_steps(1 + world.Below(3));
     config.mutable_checkpoint()->set_replicate(world.Chance(0.7) ? 1 : 0);
-    if (world.Chance(0.7)) plan.save_every = 20;  // so that what is in memory is newer
+    if (world.Chance(0.7)) plan.save_every = 20;  // so that snapshots in memory are newer
     config.mutable_checkpoint()->set_every_steps(plan.save_every);
   }
   if (seed % 3 == 2) plan.most_inline_ranks = 1;
   plan.hosts = 1 + world.Below(3);
   plan.repeats = world.Chance(0.3);
-  plan.faults = world.Chance(0.1) ? 0 : 2 + world.Below(8);  // some runs meet none at all
+  plan.faults = world.Chance(0.1) ? 0 : 2 + world.Below(8);  // some runs meet no fault
   plan.nudges = plan.faults > 0 && world.Chance(0.6) ? 0.15 : 0;
   plan.last_fault = world.Uniform(4, 14);
   if (seed % 11 == 3) {
@@ -46,8 +46,8 @@ RunPlan DrawPlan(World& world, uint64_t seed) {
   }
   if (seed % 13 == 5 && plan.workers() % 2 == 0) {
     config.mutable_parallel()->set_tensor(2);
-    config.mutable_restart()->set_min_workers(0);  // so that what is lost comes back
-    plan.hosts = 1;                                // a group across nodes is told, or refused at the start
+    config.mutable_restart()->set_min_workers(0);  // so that lost workers come back
+    plan.hosts = 1;                                // a group across nodes is reported, or refused at the start
   }
   if (seed % 7 == 2 || seed % 7 == 5) {
     config.set_on_divergence("rollback");
@@ -59,7 +59,7 @@ RunPlan DrawPlan(World& world, uint64_t seed) {
   if (seed % 4 == 3 && plan.tensor() == 1) {
     config.mutable_reduce()->set_order("samples");
     config.mutable_batch()->set_micro_sequences(1 + 2 * world.Below(2));
-    config.mutable_parallel()->set_workers(plan.workers() + world.Below(4));  // they need not divide the micro-batches
+    config.mutable_parallel()->set_workers(plan.workers() + world.Below(4));  // need not divide the micro-batches
     if (world.Chance(0.7)) config.mutable_restart()->set_min_workers(1);
   }
   if (seed % 9 == 4) plan.second_coordinators = 1 + world.Below(2);

@@ -11,7 +11,7 @@ namespace zerofleet::sim {
 namespace {
 
 constexpr double kConnectSlice = 0.1;  // seconds
-constexpr double kRounding = 1e-6;     // so that what was due is due
+constexpr double kRounding = 1e-6;     // slack, so that work whose time has come counts as due
 
 }  // namespace
 
@@ -31,7 +31,7 @@ void SimSession::ConnectBefore(double deadline, const v1::WorkerMessage& hello) 
 }
 
 void SimSession::Send(v1::WorkerMessage message) {
-  machine_->Send(std::move(message)).IgnoreError();  // a session that is over is noticed
+  machine_->Send(std::move(message)).IgnoreError();  // a session that is over is noticed elsewhere
   Write();
 }
 
@@ -54,7 +54,7 @@ void SimSession::Kill() {
   if (stream_ != 0) network_.Break(stream_);
 }
 
-// All that is to be said by now.
+// Writes every message that is due by now.
 void SimSession::Write() {
   while (stream_ != 0) {
     services::NextWrite next = machine_->Next(world_.now());

@@ -1,5 +1,5 @@
-// A worker's session with its coordinator: the real services::SessionMachine, which this gives streams, time and chance
-// as services/session/session_client does in a process.
+// A worker's session with its coordinator: the real services::SessionMachine, with simulated streams, time and chance
+// in place of those that services/session/session_client gives it.
 #ifndef ZEROFLEET_TESTS_SIM_SIM_SESSION_H_
 #define ZEROFLEET_TESTS_SIM_SIM_SESSION_H_
 
@@ -13,9 +13,9 @@
 namespace zerofleet::sim {
 
 struct SessionHooks {
-  // Runs what its process does: later if that is stopped, never if it is gone.
+  // Runs work of its process: later if the process is frozen, never if it is gone.
   std::function<void(std::function<void()>)> process;
-  // A message can be taken, or the session is over.
+  // Called when a message can be taken, or the session is over.
   std::function<void()> can_take;
   std::function<v1::Heartbeat()> heartbeat;
 };
@@ -25,19 +25,19 @@ class SimSession : public SessionEnd {
   SimSession(World& world, Network& network, SessionHooks hooks)
       : world_(world), network_(network), hooks_(std::move(hooks)) {}
 
-  // Waits for a coordinator, for as long as connecting may take; the first message is `hello`.
+  // Waits for a coordinator for as long as connecting may take; the first message is `hello`.
   void Connect(const v1::WorkerMessage& hello);
   void Send(v1::WorkerMessage message);
   std::optional<v1::CoordinatorMessage> Take();
   void StartHeartbeats();
-  // Its process ends: what it has said is delivered, if a stream is open.
+  // The process ends: messages that it has sent are delivered, if a stream is open.
   void Close();
-  // Its process was killed.
+  // The process was killed.
   void Kill();
 
-  bool connected() const { return machine_.has_value(); }  // it has been
+  bool connected() const { return machine_.has_value(); }  // true once it has been connected
   bool over() const { return over_; }
-  coordinator::MemberId stream() const { return stream_; }  // 0: none is open
+  coordinator::MemberId stream() const { return stream_; }  // 0: no stream is open
 
   void Receive(coordinator::MemberId stream, const v1::CoordinatorMessage& message) override;
   void StreamEnded(coordinator::MemberId stream, bool broken) override;
@@ -54,7 +54,7 @@ class SimSession : public SessionEnd {
   World& world_;
   Network& network_;
   const SessionHooks hooks_;
-  std::optional<services::SessionMachine> machine_;  // none until the first stream is open
+  std::optional<services::SessionMachine> machine_;  // empty until the first stream is open
   coordinator::MemberId stream_ = 0;
   bool over_ = false, beat_is_due_ = false;
 };

@@ -1,4 +1,4 @@
-// A worker's life and what may happen to it; see sim_worker.h. Its views: sim_worker_view.cc.
+// A worker's life and its faults; see sim_worker.h. For its views see sim_worker_view.cc.
 #include "tests/sim/sim_worker.h"
 
 #include <algorithm>
@@ -111,7 +111,7 @@ void SimWorker::BusyFor(double seconds, std::function<void()> then) {
   });
 }
 
-// One that hangs does not take what has arrived, and ends with its session all the same.
+// A worker that hangs does not take messages that have arrived, but still ends with its session.
 void SimWorker::HandleWaiting() {
   while (!gone_ && !busy_) {
     const std::optional<v1::CoordinatorMessage> message = session_.Take();
@@ -127,7 +127,7 @@ void SimWorker::Handle(const v1::CoordinatorMessage& message) {
   if (message.has_regroup()) return LeaveView();
   if (message.has_checkpoint()) return OnOutcome(message.checkpoint());
   if (message.has_welcome()) {
-    if (stage_ != Stage::kJoining) return;  // a coordinator to which it came back
+    if (stage_ != Stage::kJoining) return;  // the welcome of a coordinator to which it came back
     session_.StartHeartbeats();
     return BusyFor(at_.world.Uniform(0.05, 1), [this] { MeetOthers(); });
   }
@@ -172,7 +172,7 @@ void SimWorker::SendFailure(const Collectives::Outcome& outcome, bool in_view) {
 v1::Heartbeat SimWorker::Heartbeat() const {
   v1::Heartbeat heartbeat;
   heartbeat.set_step(step_);
-  // All ranks meet in every group that they are in.
+  // All ranks meet in every group to which they belong.
   for (const char* const group : {coordinator::kDataGroup, coordinator::kTensorGroup}) {
     if (stage_ != Stage::kTraining) break;
     v1::GroupProgress& progress = *heartbeat.add_progress();

@@ -1,7 +1,7 @@
-// A worker process, as worker/trainer/worker_run.cc behaves towards its coordinator, its peers and the disk.
+// A worker process, which behaves as worker/trainer/worker_run.cc does towards its coordinator, its peers and the disk.
 //
 // It joins, gets ready, enters views, loads, trains with its peers, saves in the background, regroups and finishes. It
-// may be killed, stopped for a while (what it was about to do happens when it wakes), or fail by itself.
+// may be killed, frozen for a while (what it was about to do happens when it wakes), or fail by itself.
 #ifndef ZEROFLEET_TESTS_SIM_SIM_WORKER_H_
 #define ZEROFLEET_TESTS_SIM_SIM_WORKER_H_
 
@@ -30,7 +30,7 @@ struct PendingFaults {
 };
 
 class SimWorker;
-using Peers = std::map<std::string, SimWorker*>;  // by service address
+using Peers = std::map<std::string, SimWorker*>;  // keyed by service address
 
 struct Machine {
   World& world;
@@ -49,24 +49,25 @@ class SimWorker {
 
   void Start(double after_seconds);
 
-  // What may happen to it.
+  // Faults.
   void Kill();
   void Freeze(double seconds);
   void FailItself(const absl::Status& status);
   void Signal();
   void BreakItsView();
-  // It does not come to its next collective, and is deaf to its coordinator but for the end of its session; its
-  // heartbeats go on. Where nobody would wait in that collective, nobody could tell: alone, or with another that hangs.
+  // It does not reach its next collective, and ignores its coordinator except for the end of its session; its
+  // heartbeats go on. Nobody can detect this where nobody would wait in that collective: alone, or with another that
+  // hangs.
   void Hang() { hangs_next_ = true; }
-  // What it computes next is wrong, without its noticing; the others notice, if there are any.
+  // Its next result is wrong, without its noticing; the others notice, if there are any.
   void Corrupt();
-  // It and another cannot reach each other from now on.
+  // From now on it and `other` cannot reach each other.
   void PartFrom(const SimWorker& other) { at_.collectives.Part(pid_, other.pid_); }
-  // Its next step done, it says that another rank's numbers are wrong, which are not.
+  // After its next step it says that another rank's numbers are wrong, which they are not.
   void Accuse() { accuses_ = true; }
-  // Nothing that it writes from now on is stored for so long.
+  // For this long nothing that it writes is stored.
   void StallWrites(double seconds);
-  // What it loads it cannot read, once or each time, though the others can.
+  // Its loads fail with `status`, once or each time, though the others can read.
   void ReadBadly(const absl::Status& status, bool for_ever) {
     reads_badly_ = status;
     reads_badly_for_ever_ = for_ever;
@@ -83,18 +84,18 @@ class SimWorker {
  private:
   enum class Stage { kJoining, kMeeting, kAwaitingPeers, kEntering, kLoading, kTraining, kAwaitingRegroup, kFinished };
 
-  // One part of a snapshot in memory; of its own and of another rank's parts it has the last two.
+  // One part of a snapshot in memory. A worker keeps the last two of its own parts and of another rank's.
   struct Part {
     v1::SnapshotShard shard;
     TrainingState state;
   };
   using Parts = std::deque<Part>;  // oldest first
 
-  // `what` is done by this process: not when it is gone, and when it wakes if it is stopped.
+  // Runs `what` in this process: when it wakes if it is frozen, and not at all if it is gone.
   void Do(std::function<void()> what);
   void Later(double seconds, std::function<void()> what);
   void LaterInView(double seconds, std::function<void()> what);
-  // Works on one thing; messages wait.
+  // Works on one thing for this long; messages wait.
   void BusyFor(double seconds, std::function<void()> then);
   void HandleWaiting();
   void Handle(const v1::CoordinatorMessage& message);
@@ -142,15 +143,15 @@ class SimWorker {
   Stage stage_ = Stage::kJoining;
   bool gone_ = false, frozen_ = false, busy_ = false, hung_ = false, hangs_next_ = false, corrupt_ = false,
        was_corrupt_ = false, accuses_ = false, asked_to_stop_ = false, stopping_ = false;
-  std::vector<std::function<void()>> asleep_;  // what happens when it wakes
-  uint64_t generation_ = 0;                    // of the last message taken
+  std::vector<std::function<void()>> asleep_;  // work to do when it wakes
+  uint64_t generation_ = 0;                    // generation of the last message taken
 
   uint64_t view_generation_ = 0;
-  uint64_t views_ = 0;  // entered or left: what a view was about to do is void in the next
+  uint64_t views_ = 0;  // views entered or left; work that a view was about to do is void in the next
   v1::Assignment place_;
   TrainingState state_;
   coordinator::SkippedSamples left_out_;
-  using SaveTry = std::pair<int64_t, int>;  // step and retry
+  using SaveTry = std::pair<int64_t, int>;  // step, and number of the retry
   static constexpr SaveTry kNoSave = {-1, 0};
   int64_t step_ = 0, committed_ = -1;
   SaveTry saved_ = kNoSave, settled_ = kNoSave;
@@ -161,7 +162,7 @@ class SimWorker {
   bool reads_badly_for_ever_ = false;
   double writes_stall_until_ = 0;
   std::optional<v1::SaveProgress> saving_;
-  int64_t arrived_ = 0;  // the step whose collective it has come to
+  int64_t arrived_ = 0;  // the step whose collective it has reached
   std::function<void()> when_settled_;
 };
 

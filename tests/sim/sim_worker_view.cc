@@ -34,7 +34,7 @@ void SimWorker::TakePlace(const v1::Assignment& assignment) {
   AskForAPeer();
 }
 
-// One rank at a time, so that what ends a view meets every number of pages.
+// Asks for one rank at a time, so that the end of a view can meet any number of pages.
 void SimWorker::AskForAPeer() {
   v1::WorkerMessage message;
   message.mutable_peers_wanted()->add_ranks(place_.members_size());
@@ -42,7 +42,7 @@ void SimWorker::AskForAPeer() {
 }
 
 void SimWorker::TakePeers(const v1::Peers& peers) {
-  if (peers.members(0).rank() != place_.members_size()) return;  // of a message that came twice
+  if (peers.members(0).rank() != place_.members_size()) return;  // a message that came twice
   *place_.add_members() = peers.members(0);
   if (place_.members_size() < place_.world_size()) return AskForAPeer();
   v1::Assignment told = place_;
@@ -60,7 +60,7 @@ void SimWorker::Enter() {
   view_generation_ = generation_;
   const auto entered = [this, view = ++views_](const absl::Status& status) {
     if (view != views_) return;
-    // It has no groups yet to wait in for Regroup.
+    // It has no groups yet in which it could wait for Regroup.
     if (!status.ok()) return FailItself(status);
     stage_ = Stage::kLoading;
     v1::WorkerMessage message;
@@ -106,7 +106,7 @@ void SimWorker::AnswerLoad(const v1::Load& load, const absl::StatusOr<TrainingSt
   Send(message);
 }
 
-// From its own memory, or from a peer's that is there and answers.
+// Restores from its own memory, or from that of a peer that is there and answers.
 absl::StatusOr<TrainingState> SimWorker::Restore(const v1::Load& load) {
   Part mine;
   *mine.shard.mutable_snapshot() = load.snapshot();
@@ -139,7 +139,7 @@ void SimWorker::KeepOnly(const v1::SnapshotId* snapshot) {
   }
 }
 
-// As every rank does, having the same loss.
+// Every rank does this, since all have the same loss.
 void SimWorker::Diverge(int64_t end_sample) {
   Collectives::Outcome outcome;
   outcome.status = absl::FailedPreconditionError("training has diverged");
@@ -150,7 +150,8 @@ void SimWorker::Diverge(int64_t end_sample) {
   OnViewFailed(outcome);
 }
 
-// Over the older of its two; where copies are kept, the copy is sent meanwhile, and the flag of the next steps says so.
+// Replaces the older of its two snapshots. If copies are kept, the copy is sent meanwhile, and the flag of the next
+// steps says so.
 void SimWorker::TakeSnapshot() {
   const v1::CheckpointConfig& config = at_.plan.config.checkpoint();
   Part part;
@@ -180,7 +181,7 @@ void SimWorker::SendCopy(const Part& part) {
   LaterInView(at_.world.Uniform(0.01, 0.1), [=, this] {
     peer->Do([=, this] {
       if (!in_view()) return;
-      if (peer->replicas_.size() == 2) peer->replicas_.pop_front();  // what arrives is written over it
+      if (peer->replicas_.size() == 2) peer->replicas_.pop_front();  // the arriving snapshot replaces it
       at_.world.After(at_.world.Uniform(0.01, 0.6), [=] {
         peer->Do([=] {
           if (!in_view()) return;
@@ -222,7 +223,7 @@ void SimWorker::BeginStep() {
   });
 }
 
-// This rank's micro-batches of the step that begins, as the engine and its data take them.
+// This rank's micro-batches in the step that begins, as the engine and its data source choose them.
 std::vector<int64_t> SimWorker::Leaves() const {
   const v1::Config& config = at_.plan.config;
   const int64_t ranks = place_.world_size() / at_.plan.tensor(), number = place_.rank() / at_.plan.tensor();
@@ -275,7 +276,7 @@ void SimWorker::AfterSteps() {
   Save(0, finish);
 }
 
-// A collective failed, or the ranks disagree: the coordinator knows whose fault that is.
+// Called when a collective failed or the ranks disagree; the coordinator decides whose fault that is.
 void SimWorker::OnViewFailed(const Collectives::Outcome& outcome) {
   SendFailure(outcome, true);
   ++views_;
@@ -289,7 +290,7 @@ void SimWorker::LeaveView() {
   committed_ = -1;
   saved_ = settled_ = kNoSave;
   when_settled_ = nullptr;
-  // Nothing interrupts the write of a file.
+  // Nothing interrupts the write of a file, so it ends first.
   BusyFor(at_.world.Uniform(0.02, 0.4) + (saving_ ? StalledSeconds() : 0), [this] { MeetOthers(); });
 }
 
@@ -299,7 +300,7 @@ void SimWorker::AwaitOutcome(std::function<void()> then) {
 }
 
 void SimWorker::OnOutcome(const v1::CheckpointOutcome& outcome) {
-  if (view_generation_ == 0) return;  // of a view that it has left
+  if (view_generation_ == 0) return;  // the outcome belongs to a view that it has left
   settled_ = std::max(settled_, {outcome.step(), outcome.retry()});
   if (outcome.committed()) committed_ = std::max(committed_, outcome.step());
   if (when_settled_ && settled_ >= saved_) std::exchange(when_settled_, nullptr)();
@@ -313,7 +314,7 @@ void SimWorker::CommitTheLastSave(std::function<void()> then) {
   });
 }
 
-// One save at a time; the shard is written while the next steps are done.
+// Runs one save at a time; the shard is written during the next steps.
 void SimWorker::Save(int retry, std::function<void()> then) {
   AwaitOutcome([this, retry, then = std::move(then)] {
     saved_ = {step_, retry};
@@ -361,7 +362,7 @@ void SimWorker::ReportFailed(v1::ShardWritten shard, uint64_t generation) {
   Report(std::move(shard), generation);
 }
 
-// Reports for the view that the shard belongs to, whatever has come meanwhile.
+// Reports for the view to which the shard belongs, whatever has come meanwhile.
 void SimWorker::Report(v1::ShardWritten shard, uint64_t generation) {
   v1::WorkerMessage message;
   message.set_generation(generation);

@@ -1,4 +1,4 @@
-// Time that jumps from event to event, and chance from one seed; see world.h.
+// Time jumps from event to event, and chance comes from one seed; see world.h.
 #include "tests/sim/world.h"
 
 #include <utility>
@@ -12,14 +12,15 @@ void World::After(double seconds, std::function<void()> what) {
 bool World::RunNext() {
   if (queue_.empty()) return false;
   Later next =
-      std::move(const_cast<Later&>(queue_.top()));  // only its function is moved, which has no part in the order
+      std::move(const_cast<Later&>(queue_.top()));  // moves only its function, which plays no part in the order
   queue_.pop();
   now_ = next.at;
   next.what();
   return true;
 }
 
-// SplitMix64 (Steele, Lea and Flood, 2014): the same on every platform, unlike the standard library's distributions.
+// SplitMix64 (Steele, Lea and Flood, 2014), which gives the same numbers on every platform, unlike the standard
+// library's distributions.
 uint64_t World::Next() {
   uint64_t z = random_ += 0x9e3779b97f4a7c15;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;

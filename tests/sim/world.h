@@ -1,6 +1,6 @@
-// What every part of the simulated fleet shares: its time, its chance, its log, and the first thing that went wrong.
+// What all parts of the simulated fleet share: time, chance, the log, and the first violation.
 //
-// One thread; the seed decides everything, so that a failure is replayed from its seed alone.
+// There is one thread, and the seed decides everything, so that a failure is replayed from its seed alone.
 #ifndef ZEROFLEET_TESTS_SIM_WORLD_H_
 #define ZEROFLEET_TESTS_SIM_WORLD_H_
 
@@ -18,18 +18,18 @@ namespace zerofleet::sim {
 
 class World {
  public:
-  // `trace`: where to write what happens; may be null.
+  // `trace`: where to write the events; may be null.
   World(uint64_t seed, std::ostream* trace) : random_(seed), trace_(trace) {}
 
   double now() const { return now_; }
   void After(double seconds, std::function<void()> what);
-  // Lets the next thing happen; false if there is none.
+  // Runs the next event; false if there is none.
   bool RunNext();
 
   double Uniform(double low, double high);
   bool Chance(double probability) { return Uniform(0, 1) < probability; }
   int Below(int count) { return static_cast<int>(Next() % static_cast<uint64_t>(count)); }
-  // A message's delay in seconds: mostly short.
+  // A message's delay in seconds, which is mostly short.
   double Delay() { return Chance(0.05) ? Uniform(0, 0.5) : Uniform(0.001, 0.03); }
 
   bool tracing() const { return trace_ != nullptr; }
@@ -37,10 +37,10 @@ class World {
   void Trace(const Parts&... parts) {
     if (trace_ != nullptr)
       *trace_ << absl::StrCat(now_) << " " << absl::StrCat(parts...)
-              << std::endl;  // whole, should the next event end the process
+              << std::endl;  // flushed, in case the next event ends the process
   }
 
-  // A property did not hold. The first counts: what follows may be its consequence.
+  // A property did not hold. The first violation counts, since those that follow may be its consequence.
   void Violate(const std::string& what);
   const std::string& violation() const { return violation_; }
 
