@@ -1,6 +1,7 @@
-// What a process has allocated, for soak.py: preloaded (LD_PRELOAD), it counts the bytes of every allocation that is
-// not freed, and writes them, once a second, to the file named by the process's number in ZEROFLEET_HEAP_DIR. Resident
-// memory, and what mallinfo2 calls in use, also hold what the allocator keeps for its threads; these bytes do not.
+// Counts what a process has allocated, for soak.py. Preloaded (LD_PRELOAD), it adds up the bytes of all allocations
+// that are not freed, and writes the sum once a second to the file in ZEROFLEET_HEAP_DIR that is named by the process
+// id. Resident memory, and what mallinfo2 calls in use, include what the allocator keeps for its threads; this sum does
+// not.
 #include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -12,7 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-// glibc's own names of its allocator, for those who stand in for it.
+// glibc's own names for its allocator, for replacements of it to call.
 extern "C" {
 void* __libc_malloc(size_t bytes);
 void* __libc_calloc(size_t count, size_t bytes);
@@ -43,7 +44,7 @@ void* WriteEverySecond(void*) {
   return nullptr;
 }
 
-// The program's signals are not for this thread.
+// This thread must not receive the program's signals.
 __attribute__((constructor)) void Begin() {
   if (!std::getenv("ZEROFLEET_HEAP_DIR")) return;
   sigset_t all, before;

@@ -28,7 +28,7 @@ struct Shape {
   friend void PrintTo(const Shape& shape, std::ostream* out) { *out << shape.name; }
 };
 
-// A reference file's tensors by name.
+// A reference file's tensors, by name.
 class Reference {
  public:
   explicit Reference(const std::string& path)
@@ -51,8 +51,8 @@ class Reference {
   checkpoint::SafetensorsHeader header_;
 };
 
-// One rank of stage 2, started from the reference's weights: of the whole model, or of a part, where `in_group` is its
-// tensor group's communicator, between hosts.
+// One rank of stage 2, started from the reference's weights: of the whole model or, if `in_group` (its tensor group's
+// communicator, between hosts) is set, of a part.
 struct ParityRun {
   ParityRun(const std::string& device_kind, const Shape& shape, device::DType dtype, const std::string& optimizer_name,
             std::unique_ptr<collective::Communicator> in_group = nullptr)
@@ -88,7 +88,7 @@ struct ParityRun {
   static model::ModelPart PartOf(collective::Communicator* group) {
     return group == nullptr ? model::ModelPart() : model::ModelPart{.index = group->rank(), .count = group->size()};
   }
-  // What this part has of a whole tensor's values; 0 in the padding.
+  // This part's share of a whole tensor's values; 0 in the padding.
   std::vector<float> InPart(const model::TensorSpec& tensor, const std::vector<float>& whole) const {
     std::vector<float> values(tensor.elements());
     for (const model::WholeRun& run :
@@ -113,7 +113,7 @@ struct ParityRun {
     return layout.Updated(tensor.unit).state_offset + (tensor.flat_begin - layout.Owned(tensor.unit).flat_begin);
   }
 
-  // What is not all of a batch: where its documents start, and targets, some of them -1.
+  // For batches of packed documents: where documents start, and the targets, some of which are -1.
   struct Marks {
     std::vector<int32_t> targets, starts;
   };
@@ -155,7 +155,7 @@ struct ParityRun {
   std::unique_ptr<zero::ZeroEngine> engine;
 };
 
-// Relative to the tensor's own size: |a - b| over the norm of b.
+// The error relative to the tensor's own size: |a - b| over the norm of b.
 double RelativeError(const std::vector<float>& ours, const std::vector<float>& theirs, double scale = 1) {
   double difference = 0, norm = 0;
   for (size_t i = 0; i < theirs.size(); ++i) {
@@ -171,7 +171,7 @@ class PyTorchParity : public testing::TestWithParam<std::tuple<std::string, Shap
     return {std::get<0>(GetParam()), std::get<1>(GetParam()), dtype, optimizer};
   }
 
-  // The five steps of the reference; `prefix` names their results.
+  // Runs the five steps of the reference; `prefix` names their results.
   static void RunSteps(ParityRun& run, const std::string& prefix, double learning_rate) {
     std::vector<int32_t> tokens = run.reference.Get<int32_t>("step_tokens");
     std::vector<float> losses = run.reference.Get<float>(prefix + "step_losses"),
@@ -199,7 +199,7 @@ TEST_P(PyTorchParity, LossAndEveryGradient) {
   }
 }
 
-// Targets of -1 count neither in the loss nor in what it is divided by, in a whole model and in parts.
+// Targets of -1 count neither in the loss nor in its divisor, in a whole model and in parts.
 TEST_P(PyTorchParity, LossAndGradientsOfPackedDocuments) {
   const auto& [kind, shape] = GetParam();
   if (kind != "cpu") GTEST_SKIP() << "documents are packed on the CPU alone";
@@ -247,7 +247,7 @@ TEST_P(PyTorchParity, WeightsAfterFiveSteps) {
   }
 }
 
-// A tensor group of one rank per head, the most there can be.
+// A tensor group with one rank per head, the most there can be.
 TEST_P(PyTorchParity, WeightsOfATensorGroupAfterFiveStepsOfSgd) {
   const auto& [kind, shape] = GetParam();
   const int ranks = static_cast<int>(shape.heads);

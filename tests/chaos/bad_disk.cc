@@ -1,10 +1,10 @@
-// A disk that fails, for whole processes: preloaded (LD_PRELOAD), it stands before the file calls of the C library that
-// the program and libstdc++'s filesystem make, and does to some of them what the chaos runner asks for. Shards and
-// manifests are read by pread, so mmap is left alone.
+// A disk that fails, for whole processes. Preloaded (LD_PRELOAD), it intercepts the file calls of the C library that
+// the program and libstdc++'s filesystem make, and applies the faults that the chaos runner requests. Shards and
+// manifests are read with pread, so mmap is left alone.
 //
-// What to do lies in a file that all processes map, named by ZEROFLEET_BAD_DISK; disk.py writes it. Only calls on paths
-// with `where` and without `but` in them are touched, of one process if `pid` is set. Which of them are hit is a
-// function of the seed and of the calls' order.
+// The request lies in a file that all processes map, named by ZEROFLEET_BAD_DISK; disk.py writes it. Only calls on
+// paths with `where` and without `but` in them are affected, and only those of one process if `pid` is set. The seed
+// and the calls' order decide which of them are hit.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -26,12 +26,12 @@
 
 namespace {
 
-// kTorn: half of it is done, and the process is gone. kFlip: a bit of what was read is another. kLost: it is done, and
-// its answer is an error. kHung: it does not return before another fault, or none, is asked for. kFeigned: it succeeds
-// and has done nothing; an opening is done without O_EXCL.
+// kTorn: half of the call is done, then the process ends. kFlip: one bit of what was read is flipped. kLost: the call
+// is done, but returns an error. kHung: the call does not return before another fault, or none, is requested. kFeigned:
+// the call succeeds without doing anything; an open is done without O_EXCL.
 enum class Fault : uint32_t { kNone, kError, kSlow, kShort, kTorn, kFlip, kLost, kHung, kFeigned };
 
-// kRead: listing a directory too; kUnlink: of a directory too.
+// kRead includes listing a directory; kUnlink includes removing one.
 enum Call : uint32_t {
   kWrite = 1,
   kSync = 2,
@@ -44,18 +44,18 @@ enum Call : uint32_t {
   kMake = 256
 };
 
-// As disk.py packs it.
+// The request, in the layout in which disk.py packs it.
 struct Control {
   std::atomic<uint32_t> fault;
   uint32_t calls;   // a set of Call
   uint32_t error;   // kError, kLost: errno
   uint32_t millis;  // kSlow
-  uint32_t chance;  // of 65,536
+  uint32_t chance;  // out of 65,536
   uint32_t seed;
   uint32_t pid;                     // 0: every process
   std::atomic<uint32_t> seen, hit;  // calls that could have been hit, and those that were
   std::array<char, 188> where;      // ends with a 0
-  std::array<char, 32> but;         // ends with a 0; empty: nothing is left out
+  std::array<char, 32> but;         // ends with a 0; empty: no path is excluded
 };
 static_assert(sizeof(Control) == 256);
 
@@ -90,7 +90,7 @@ bool IsThere(const Control& control, const char* path) {
   return has(control.where.data()) && !(control.but[0] != 0 && has(control.but.data()));
 }
 
-// The path that a descriptor was opened by; false if it has none.
+// The path under which a descriptor was opened; false if it has none.
 bool PathOf(int descriptor, std::array<char, 8192>& path) {
   char link[32];
   std::snprintf(link, sizeof(link), "/proc/self/fd/%d", descriptor);
@@ -104,7 +104,7 @@ bool IsThere(const Control& control, int descriptor) {
   return PathOf(descriptor, path) && IsThere(control, path.data());
 }
 
-// A path in a directory that is open, as remove_all takes a tree down.
+// A path within an open directory, as remove_all uses when it removes a tree.
 struct At {
   int directory;
   const char* path;
@@ -119,7 +119,7 @@ bool IsThere(const Control& control, At at) {
   return IsThere(control, path.data());
 }
 
-// What happens to this call. One torn call is enough: the process is gone.
+// Decides the fault of this call. One torn call is enough, since the process ends.
 template <class Place>
 Fault Drawn(Call call, Place place) {
   const int before = errno;
@@ -152,7 +152,7 @@ Result Failure() {
   }
 }
 
-// The call, done by `next`, with this fault.
+// Does the call through `next`, with this fault.
 template <class Next>
 auto Bent(Fault fault, Next next) -> decltype(next()) {
   if (fault == Fault::kSlow) usleep(1000 * TheControl()->millis);
@@ -163,7 +163,7 @@ auto Bent(Fault fault, Next next) -> decltype(next()) {
   return next();
 }
 
-// The same of a call that returns 0, and may only say so.
+// Like Bent, for a call that returns 0, which can be feigned.
 template <class Next>
 int BentOrFeigned(Fault fault, Next next) {
   return fault == Fault::kFeigned ? 0 : Bent(fault, next);
@@ -342,7 +342,7 @@ FILE* fopen64(const char* path, const char* mode) {
   return Bent(Drawn(kOpen, path), [&] { return next(path, mode); });
 }
 
-// std::filesystem lists what it has opened by openat.
+// std::filesystem lists directories that it has opened with openat.
 struct dirent* readdir(DIR* directory) {
   static auto* const next = Next<struct dirent*(DIR*)>("readdir");
   return Bent(Drawn(kRead, dirfd(directory)), [&] { return next(directory); });

@@ -1,10 +1,10 @@
 // Korthikanti et al. 2022, §4.2: with sequence parallelism every activation of a block is divided by the tensor degree,
 // and tensor parallelism's all-reduces become reduce-scatters and all-gathers of the same bytes.
 //
-// The paper keeps 1/t of a norm's output and gathers it again in the backward. Ours keeps what was gathered where
-// nothing is computed again (none), and sends to the byte what tensor parallelism alone does; `selective` keeps neither
-// output of a norm and is the paper's: everything divided, two gathers more per block. What all ranks have of a block
-// but each computes from its own tokens, the gradients of the norms' parameters, is summed besides: 4 * hidden fp32
+// The paper keeps 1/t of a norm's output and gathers it again in the backward. With `none` this program keeps the
+// gathered output, and sends exactly the bytes of tensor parallelism alone; `selective` keeps no output of a norm and
+// is the paper's scheme: everything is divided, with two more gathers per block. The gradients of the norms'
+// parameters, which all ranks share but each computes from its own tokens, are summed in addition: 4 * hidden fp32
 // elements per block and micro-batch.
 #include <vector>
 
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kStreamLayers = 6, kStreamWidth = 24, kStreamContext = 16, kStreamSequences = 2;
 constexpr int64_t kStreamTokens =
-    kStreamSequences * kStreamContext;  // so many that every matrix, and every part of it, ends on 64 bytes
+    kStreamSequences * kStreamContext;  // every matrix, and every part of it, ends on 64 bytes
 
 FleetSetup SequenceFleet(int tensor, device::DType dtype, bool sequence, const model::Checkpointing& checkpointing) {
   return {.model = model::TestModelConfig(kStreamLayers, kStreamWidth, 4, kStreamContext, 53),
@@ -50,14 +50,14 @@ StepWithSequences MeasureWithSequences(const FleetSetup& setup) {
 TEST(SequenceTraffic, IsThatOfTensorParallelismAndTheNormsGradients) {
   struct Case {
     model::Checkpointing checkpointing;
-    int64_t gathers;  // of tokens * hidden elements, more than tensor parallelism alone makes halves of its sums
+    int64_t gathers;  // gathers of tokens * hidden elements beyond those that tensor parallelism alone makes in halves
+                      // of its sums
   };
   const std::vector<Case> cases = {
       {{}, 0},
-      {{.selective = true}, 2 * kStreamLayers},  // each norm's output
-      {{.segment = 1},
-       kStreamLayers - 1},  // the last norm's, without the sum behind it, where a block is computed again
-      {{.segment = 3}, 1},  // or a segment
+      {{.selective = true}, 2 * kStreamLayers},  // the output of each norm
+      {{.segment = 1}, kStreamLayers - 1},       // per recomputed block: the last norm's, without the sum behind it
+      {{.segment = 3}, 1},                       // per recomputed segment
       {{.segment = 1, .offload = true}, kStreamLayers - 1},
   };
   for (const device::DType dtype : {device::DType::kF32, device::DType::kBF16}) {
@@ -80,7 +80,7 @@ TEST(SequenceTraffic, IsThatOfTensorParallelismAndTheNormsGradients) {
   }
 }
 
-// With P_a, what tensor parallelism needs to divide the inputs that `block` keeps costs the same gathers.
+// With P_a, tensor parallelism needs the same gathers to divide the inputs that `block` keeps.
 TEST(SequenceTraffic, OfBlocksComputedAgainIsThatOfPartitionedInputs) {
   const auto sent = [](bool sequence, bool partition) {
     return MeasureWithSequences(SequenceFleet(2, device::DType::kF32, sequence, {.segment = 1, .partition = partition}))
@@ -114,7 +114,7 @@ TEST(SequenceMemory, IsDividedByTheTensorDegree) {
   }
 }
 
-// P_a+cpu's other half works with it: what leaves is the part that a rank has.
+// The offload half of P_a+cpu works with it: what leaves the device is the part that a rank has.
 TEST(SequenceMemory, LeavesTheDeviceWithOffload) {
   for (int tensor : {2, 4}) {
     const StepWithSequences kept =

@@ -1,5 +1,5 @@
-// ZeRO, table 3 and figure 6: the configurations C1 to C5, what each has that the one before has not, and the order of
-// the largest models that fit. examples/zero/ has them as files.
+// ZeRO, table 3 and figure 6: the configurations C1 to C5, what each adds to the one before, and the order of the
+// largest models that fit. examples/zero/ has them as files.
 #include <string>
 #include <vector>
 
@@ -30,7 +30,8 @@ TEST(Configurations, ExamplesAreThePapers) {
   }
 }
 
-// What the paper trained with a configuration fits by our plan too: on a V100 of 32 GB, at 16 ranks a node.
+// The models that the paper trained with a configuration also fit by this program's plan, on a V100 of 32 GB with 16
+// ranks per node.
 TEST(Configurations, WhatThePaperTrainedFits) {
   for (const PaperConfiguration& each : PaperConfigurations()) {
     const Cluster cluster = ParseCluster({.gpus = "400", .gpu = "v100", .node_gpus = "16"}).value();
@@ -46,7 +47,7 @@ TEST(Configurations, EachFitsALargerModelThanTheOneBefore) {
   EXPECT_LT(largest(1), largest(2));  // as in figure 6: 40B, 60B, 140B, 150B
   EXPECT_LT(largest(2), largest(4));
   EXPECT_LT(largest(4), largest(5));
-  // C3 is C1 with gradients split, C4 with P_a. Here gradients lie where activations were (M_D), whole or split.
+  // C3 is C1 with gradients split, C4 adds P_a. Here gradients, whole or split, lie where activations were (M_D).
   EXPECT_LE(largest(1), largest(3));
   EXPECT_LT(largest(3), largest(4));
   for (const ConfigurationReach& reach : reaches) {

@@ -1,9 +1,9 @@
 // ZeRO §3.2: activations take 12 * hidden * batch * sequence * layers elements, and activation checkpointing reduces
-// them to about the square root for a third more compute; Korthikanti et al. 2022 §5: most of that at next to no
-// compute.
+// them to about the square root for a third more compute. Korthikanti et al. 2022 §5: most of that reduction costs
+// almost no compute.
 //
-// Ours are 16 elements of hidden size per token and block with nothing computed again, 10 in selective checkpointing,
-// and 1 with one input per block; the statistics of norms and attention come on top, in fp32.
+// This program's are 16 elements of hidden size per token and block with no recomputation, 10 with selective
+// checkpointing, and 1 with one input per block; the fp32 statistics of norms and attention are extra.
 #include <tuple>
 
 #include "gmock/gmock.h"
@@ -20,7 +20,7 @@ constexpr model::Checkpointing kNone, kBlock{.segment = 1}, kSelective{.selectiv
 
 class Checkpointing : public testing::TestWithParam<std::tuple<std::string, device::DType>> {
  protected:
-  // Five blocks: segments of two leave one over, and of three two.
+  // Five blocks: segments of two leave a last one of one block, segments of three a last one of two.
   FleetSetup Fleet() const {
     const auto& [device, dtype] = GetParam();
     FleetSetup setup{.model = model::TestModelConfig(5, 24, 3, 10, 53),
@@ -40,7 +40,7 @@ TEST_P(Checkpointing, GivesTheSameBitsInEveryStage) {
   FleetSetup setup = Fleet();
   const FleetResult plain = TrainFleet(setup);
   for (setup.stage = 0; setup.stage <= 3; ++setup.stage) {
-    // A pass gathers nothing in stages 1 and 2, as in 0; on an emulated GPU it takes a second.
+    // As in stage 0, a pass gathers nothing in stages 1 and 2; on an emulated GPU each takes a second.
     if (setup.device != "cpu" && (setup.stage == 1 || setup.stage == 2)) continue;
     for (const model::Checkpointing& checkpointing : {kNone, kBlock, kSelective, kEveryTwo, kEveryThree}) {
       setup.checkpointing = checkpointing;
@@ -54,7 +54,7 @@ TEST_P(Checkpointing, GivesTheSameBitsInEveryStage) {
   }
 }
 
-// Products without bias or fused GELU, and several micro-batches that leave their activations to one another.
+// Covers products without bias or fused GELU, and several micro-batches that reuse each other's activations.
 TEST_P(Checkpointing, GivesTheSameBitsWithSeveralMicroBatches) {
   FleetSetup setup = Fleet();
   setup.stage = 3;
@@ -80,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(Fleets, Checkpointing, testing::ValuesIn(Cases()), [](c
   return std::get<0>(info.param) + "_" + device::DTypeName(std::get<1>(info.param));
 });
 
-// Elements of the compute type per token: the paper's 12 * hidden * layers, in our count.
+// Elements of the compute type per token: the paper's 12 * hidden * layers, as counted here.
 TEST(Activations, AreThePapersFormula) {
   constexpr int64_t kLayers = 24, kHidden = 64, kHeads = 2, kTokens = 2 * 16;
   constexpr int64_t kStatistics = (4 + kHeads) * 4 / 2;  // per block, in elements of 2 bytes
@@ -93,12 +93,12 @@ TEST(Activations, AreThePapersFormula) {
   EXPECT_EQ(elements(kNone), kLayers * (16 * kHidden + kStatistics) + kHidden);
   EXPECT_EQ(elements(kBlock), kLayers * kHidden + 15 * kHidden + kStatistics + kHidden);
   EXPECT_EQ(elements({.segment = 4}), (6 + 3) * kHidden + 4 * (15 * kHidden + kStatistics) + kHidden);
-  // "about the square root": with segments of n blocks, layers / n inputs and n blocks' activations.
+  // "About the square root": with segments of n blocks, layers / n inputs and the activations of n blocks.
   EXPECT_LT(elements({.segment = 5}), elements(kNone) / 4);
   EXPECT_EQ(elements(kSelective), kLayers * (10 * kHidden + kHeads * 2) + 5 * kHidden + 4 + kHidden);
 }
 
-// What is planned is reserved, and there is no other memory.
+// The planned memory is reserved, and there is no other.
 TEST(Activations, MeasuredAreThosePlanned) {
   for (const model::Checkpointing& checkpointing : {kNone, kBlock, kSelective, kEveryTwo}) {
     RunFleet({.stage = 3, .world_size = 2, .checkpointing = checkpointing}, [&](TestRank& rank) {

@@ -1,9 +1,9 @@
-// ZeRO §6.1 and §8: partitioned activation checkpoints (P_a) divide what is kept by the tensor degree for one
-// all-gather more per checkpoint, under 10% of what tensor parallelism sends; with P_a+cpu next to nothing of them is
-// left on the device, for copies to the host and back.
+// ZeRO §6.1 and §8: partitioned activation checkpoints (P_a) divide the kept inputs by the tensor degree, for one more
+// all-gather per checkpoint, under 10% of what tensor parallelism sends. P_a+cpu leaves almost none of them on the
+// device, for copies to the host and back.
 //
-// The inputs that the forward has left where the backward needs them are not kept a second time: the last segment's
-// (P_a), or the last two's (P_a+cpu). So a model of L blocks gathers L - 1 or L - 2 checkpoints.
+// Inputs that the forward has left where the backward needs them are not kept a second time: the last segment's (P_a),
+// or the last two's (P_a+cpu). So a model of L blocks gathers L - 1 or L - 2 checkpoints.
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
@@ -57,7 +57,7 @@ TEST_P(PartitionedActivations, GiveTheSameBitsInEveryStage) {
   }
 }
 
-// One after another in the same places.
+// Micro-batches use the same places one after another.
 TEST_P(PartitionedActivations, GiveTheSameBitsWithSeveralMicroBatches) {
   const auto& [tensor, dtype] = GetParam();
   FleetSetup setup = PartitionedFleet(tensor, dtype, {.segment = 1});
@@ -98,7 +98,7 @@ MeasuredStep MeasureAStep(const FleetSetup& setup) {
   return measured;
 }
 
-// To the byte. 32 tokens of 24 elements, so that every part of an input ends on 64 bytes.
+// Exact to the byte. There are 32 tokens of 24 elements, so that every part of an input ends on 64 bytes.
 TEST(PartitionedMemoryAndTraffic, AreThoseOfTheFormulas) {
   for (const device::DType dtype : {device::DType::kF32, device::DType::kBF16}) {
     for (const int tensor : {1, 2, 4}) {
@@ -106,7 +106,7 @@ TEST(PartitionedMemoryAndTraffic, AreThoseOfTheFormulas) {
       setup.model = model::TestModelConfig(kDepth, kInputWidth, 4, 16, 53);
       const int64_t input = setup.global_sequences * 16 * kInputWidth * device::DTypeBytes(dtype);
       const MeasuredStep whole = MeasureAStep(setup);
-      const int64_t rest = whole.device - kDepth * input;  // what no checkpoint takes
+      const int64_t rest = whole.device - kDepth * input;  // memory that is not for checkpoints
       const int64_t gather = input / tensor * (tensor - 1);
       SCOPED_TRACE(NameOf(setup));
       EXPECT_EQ(whole.host, 0);

@@ -1,7 +1,7 @@
 // ZeRO §6.2: constant-size buffers (C_B). "When the model size is large, ... we use performance-efficient constant-size
-// fused buffers": what gradients pass through does not grow with the model, and no bit depends on its size.
+// fused buffers": the buffers that gradients pass through do not grow with the model, and no bit depends on their size.
 //
-// Not constant: in stage 3 the parameters of the units in use, which the model uses whole.
+// In stage 3 the parameters of the units in use are not constant, since the model uses whole units.
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
@@ -17,8 +17,8 @@ using ::testing::ElementsAreArray;
 
 constexpr int64_t kKiB = 1024, kMiB = 1024 * kKiB;
 
-// Matrices of several tiles, whose edges differ between the logits' and the gradients' products; a vocabulary of
-// several bands. Two kilobytes make most pieces of a unit shorter than a band, and some bands longer than a bucket.
+// Matrices have several tiles, whose edges differ between the logits' and the gradients' products, and a vocabulary has
+// several bands. With two kilobytes most pieces of a unit are shorter than a band, and some bands longer than a bucket.
 FleetSetup BucketFleet(int stage, device::DType dtype, int64_t micro_batches) {
   return {.model = model::TestModelConfig(2, 48, 4, 10, 700),
           .stage = stage,
@@ -70,7 +70,7 @@ TEST(ConstantBuffersOfAllSizes, ChangeNoBitInThirtySteps) {
   }
 }
 
-// Ranks whose shards end in the middle of buckets, more of them than some pieces have elements.
+// Shards of ranks end in the middle of buckets, and there are more ranks than some pieces have elements.
 TEST(ConstantBuffersOfAllSizes, ChangeNoBitOnThreeRanks) {
   FleetSetup setup = BucketFleet(3, device::DType::kBF16, 1);
   setup.world_size = setup.global_sequences = 3;
@@ -85,7 +85,7 @@ TEST(ConstantBuffersOfAllSizes, ChangeNoBitWithCheckpointing) {
   }
 }
 
-// Another rank's micro-batch is computed first, and nothing of it may reach a bucket.
+// Another rank's micro-batch is computed first, and no part of it may reach a bucket.
 TEST(ConstantBuffersOfAllSizes, ChangeNoBitWithReplays) {
   FleetSetup setup = BucketFleet(2, device::DType::kBF16, 1);
   const FleetResult plain = TrainFleet(setup);
@@ -94,7 +94,7 @@ TEST(ConstantBuffersOfAllSizes, ChangeNoBitWithReplays) {
   EXPECT_EQ(TrainFleet(setup).states, plain.states);
 }
 
-// 701 tokens: the second part has one row of padding.
+// The vocabulary has 701 tokens, so the second part has one row of padding.
 TEST(ConstantBuffersOfAllSizes, ChangeNoBitOfAModelInParts) {
   for (const int stage : {1, 3}) {
     FleetSetup setup = BucketFleet(stage, device::DType::kBF16, 1);
@@ -108,10 +108,10 @@ TEST(ConstantBuffersOfAllSizes, ChangeNoBitOfAModelInParts) {
   }
 }
 
-// A GPU's products are not this project's own: parts of one have the algorithm of the whole.
+// A GPU's products come from the vendor: parts of a product use the algorithm of the whole.
 TEST(ConstantBuffersOfAllSizes, ChangeNoBitOnOtherDevices) {
   for (const std::string& device : UsableDevices()) {
-    if (device == "cpu") continue;  // as above
+    if (device == "cpu") continue;  // covered by the tests above
     for (const device::DType dtype : {device::DType::kF32, device::DType::kBF16}) {
       for (const int tensor : {1, 2}) {
         FleetSetup setup = BucketFleet(tensor == 1 ? 1 : 3, dtype, 1);
@@ -151,7 +151,8 @@ BucketStep RunAStep(const FleetSetup& setup) {
   return measured;
 }
 
-// A band and two buckets; what rests whole needs the band alone, or nothing where it rests in fp32.
+// The buffers are a band and two buckets; gradients that rest whole need only the band, or nothing if they rest in
+// fp32.
 TEST(ConstantBuffersOfAllSizes, AreAsLargeAsTheFormulaSays) {
   constexpr int64_t kBucket = 256 * kKiB;
   for (const device::DType dtype : {device::DType::kF32, device::DType::kBF16}) {
@@ -170,15 +171,15 @@ TEST(ConstantBuffersOfAllSizes, AreAsLargeAsTheFormulaSays) {
   }
 }
 
-// An all-reduce in place of a reduce-scatter: one more gather of the gradients, to the byte but for the padding of
-// units and of parts of buckets; and small units go together.
+// An all-reduce takes the place of a reduce-scatter: one more gather of the gradients, exact to the byte except for the
+// padding of units and of parts of buckets; and small units go together.
 TEST(ConstantBuffersOfAllSizes, CostAGatherOfTheGradients) {
   for (const int stage : {2, 3}) {
     FleetSetup setup = BucketFleet(stage, device::DType::kBF16, 1);
     const BucketStep whole = RunAStep(setup);
     setup.bucket_bytes = 64 * kKiB;
     const BucketStep buckets = RunAStep(setup);
-    const int64_t sent = buckets.psi * 2 / 2;  // one of two ranks, two bytes an element
+    const int64_t sent = buckets.psi * 2 / 2;  // one of two ranks sends it, at two bytes per element
     EXPECT_NEAR(static_cast<double>(buckets.bytes - whole.bytes), static_cast<double>(sent),
                 0.01 * static_cast<double>(sent));
     const int64_t full = (buckets.psi * 2 + 64 * kKiB - 1) / (64 * kKiB);

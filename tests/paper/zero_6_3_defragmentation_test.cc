@@ -1,6 +1,6 @@
-// ZeRO §6.3, M_D: checkpoints and gradients are in contiguous memory that is reserved beforehand, so that no step
-// allocates and none fails for memory in pieces. Here all of a run's buffers are, and those that are never in use
-// together share it: gradients lie where the backward leaves activations.
+// ZeRO §6.3, M_D: checkpoints and gradients are in contiguous memory that is reserved in advance, so that no step
+// allocates and none fails because memory is fragmented. Here this holds for all of a run's buffers, and those that are
+// never in use together share memory: gradients lie where the backward leaves activations.
 #include <string>
 #include <tuple>
 #include <vector>
@@ -77,7 +77,7 @@ v1::ModelConfig Gpt2Small() {
   return model::TestModelConfig(preset.layers, preset.hidden, preset.heads, preset.context, preset.vocab);
 }
 
-// The figures that a run exports, once it has taken all of its memory.
+// The figures that a run exports once it has taken all of its memory.
 memory::ArenaFigures FiguresOf(const memory::MemoryPlan& plan) {
   device::DryDevice dry;
   const auto arena = *memory::Arena::Create(plan, memory::Space::kDevice, dry);
@@ -87,7 +87,7 @@ memory::ArenaFigures FiguresOf(const memory::MemoryPlan& plan) {
   return arena->figures();
 }
 
-// GPT-2 of 124M parameters, 4 sequences of 1024 tokens a rank, 2 ranks.
+// A GPT-2 of 124M parameters with 4 sequences of 1024 tokens per rank, on 2 ranks.
 memory::MemoryPlan Gpt2Plan(int stage, device::DType dtype, const model::Checkpointing& checkpointing,
                             int64_t micro_batches = 1) {
   const v1::ModelConfig config = Gpt2Small();
@@ -99,8 +99,8 @@ memory::MemoryPlan Gpt2Plan(int stage, device::DType dtype, const model::Checkpo
   return PlanMemory(*model, layout, 4 * config.context());
 }
 
-// Where fp32 gradients rest whole, the output embedding's are summed there from the head on, at the end of the others:
-// these keep a place of their own.
+// Where fp32 gradients rest whole, the output embedding's are summed there from the head on, at the end of the others,
+// so these keep a place of their own.
 TEST(Arena, HoldsLittleMoreThanAStepUsesAtOnce) {
   for (const device::DType dtype : {device::DType::kF32, device::DType::kBF16}) {
     for (int stage = 0; stage <= 3; ++stage) {
@@ -120,14 +120,15 @@ TEST(Arena, HoldsLittleMoreThanAStepUsesAtOnce) {
   }
 }
 
-// All but those that are made while the block they are of is still whole: the last block's, and the head's.
+// The exceptions are the gradients made while their own block's activations are still whole: the last block's, and the
+// head's.
 TEST(Arena, GradientsNeedNoMemoryOfTheirOwnBesideActivations) {
   for (int stage = 0; stage <= 3; ++stage) {
     const memory::MemoryPlan plan = Gpt2Plan(stage, device::DType::kBF16, {});
     const int64_t gradients = plan.Bytes(memory::Space::kDevice, memory::Category::kGradients);
     EXPECT_GT(plan.SharedBytes(memory::Space::kDevice), 0.9 * static_cast<double>(gradients)) << stage;
   }
-  // Sums over micro-batches outlive each of them.
+  // Sums over micro-batches outlive each micro-batch.
   EXPECT_EQ(Gpt2Plan(0, device::DType::kBF16, {}, 4).SharedBytes(memory::Space::kDevice), 0);
 }
 

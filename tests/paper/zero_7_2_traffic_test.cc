@@ -13,9 +13,9 @@ using ::testing::ElementsAreArray;
 
 constexpr int kWorld = 2, kLayers = 5;
 
-// What one step sends, without the scalars at its end.
+// The bytes that one step sends, without the scalars at its end.
 struct Sent {
-  int64_t gathered = 0, reduced = 0;  // whole bytes of each collective
+  int64_t gathered = 0, reduced = 0;  // bytes of each collective's whole buffer
 };
 
 Sent SentInOneStep(FleetSetup setup) {
@@ -32,7 +32,7 @@ Sent SentInOneStep(FleetSetup setup) {
     const std::vector<ScheduledCollective> schedule = *StepSchedule(
         {setup.model, TestOptimizer(), rank.spec(), rank.layout(), {.checkpointing = setup.checkpointing}});
     const std::vector<collective::CollectiveRecord> records = rank.StopAndTakeRecords();
-    EXPECT_EQ(records.size(), schedule.size());  // all of them known before the step
+    EXPECT_EQ(records.size(), schedule.size());  // all collectives are known before the step
     if (number != 0) return;
     for (const collective::CollectiveRecord& record : records) {
       if (record.unit == kScalarsUnit) continue;
@@ -44,7 +44,7 @@ Sent SentInOneStep(FleetSetup setup) {
 }
 
 struct Sizes {
-  int64_t all = 0, block = 0, head = 0;  // elements, padded
+  int64_t all = 0, block = 0, head = 0;  // in elements, with padding
 };
 
 Sizes UnitSizes() {
@@ -53,8 +53,8 @@ Sizes UnitSizes() {
   return {partition.TotalPaddedElements(), partition.PaddedElements(1), partition.PaddedElements(kLayers + 1)};
 }
 
-// A block is computed again while it is gathered for its backward: checkpointing of single blocks sends nothing more.
-// A segment of n needs all blocks but its last once more; the last segment is not computed again.
+// A block is recomputed while it is gathered for its backward, so checkpointing single blocks sends nothing more. A
+// segment of n blocks gathers all but its last once more; the last segment is not recomputed.
 TEST(Traffic, OfCheckpointingIsThatOfTheBackwardsGather) {
   const Sizes sizes = UnitSizes();
   for (int stage = 0; stage <= 3; ++stage) {
@@ -68,14 +68,14 @@ TEST(Traffic, OfCheckpointingIsThatOfTheBackwardsGather) {
     expect({}, 0);
     expect({.selective = true}, 0);
     expect({.segment = 1}, 0);
-    expect({.segment = 2}, 2);  // segments 0-1, 2-3, 4
-    expect({.segment = 3}, 2);  // 0-2, 3-4
+    expect({.segment = 2}, 2);  // segments are blocks 0-1, 2-3 and 4
+    expect({.segment = 3}, 2);  // segments are blocks 0-2 and 3-4
     expect({.segment = 5}, 0);
   }
 }
 
-// reduce.every: the paper's traffic holds where every micro-batch's gradients are reduced, in the compute type. Once a
-// step they are sums, in fp32.
+// The paper's traffic holds where every micro-batch's gradients are reduced, in the compute type. With `reduce.every:
+// step` they are fp32 sums.
 TEST(Traffic, OfMicroBatchesDependsOnWhenTheyAreReduced) {
   const Sizes sizes = UnitSizes();
   constexpr int64_t kMicroBatches = 3;
@@ -89,7 +89,7 @@ TEST(Traffic, OfMicroBatchesDependsOnWhenTheyAreReduced) {
       const Sent once = SentInOneStep(setup);
       EXPECT_EQ(each.reduced, stage >= 2 ? kMicroBatches * sizes.all * element : sizes.all * 4);
       EXPECT_EQ(once.reduced, sizes.all * 4);
-      // Stage 0 gathers gradients, fp32 as they rest; parameters of stage 3 are needed in every pass.
+      // Stage 0 gathers gradients, in fp32 as they rest; stage 3 needs the parameters in every pass.
       const int64_t gathered = stage == 0   ? sizes.all * 4
                                : stage == 3 ? kMicroBatches * (2 * sizes.all - sizes.head) * element
                                             : sizes.all * element;
@@ -99,8 +99,8 @@ TEST(Traffic, OfMicroBatchesDependsOnWhenTheyAreReduced) {
   }
 }
 
-// Summed over micro-batches, then over ranks, in every stage: the bits of stages 0 and 1. The other order adds the same
-// numbers, and rounds differently.
+// Gradients are summed over micro-batches, then over ranks, in every stage, which gives the bits of stages 0 and 1. The
+// other order adds the same numbers and rounds differently.
 TEST(ReduceEvery, StepGivesTheBitsOfStagesZeroAndOne) {
   for (const device::DType dtype : {device::DType::kF32, device::DType::kBF16}) {
     FleetSetup setup{.world_size = 2, .dtype = dtype, .micro_batches = 3, .steps = 10};

@@ -1,9 +1,9 @@
 // ZeRO §8 and Megatron-LM: tensor parallelism sums 12 * seq * hidden elements per block and sequence of a micro-batch,
 // counting each all-reduce twice: two in the forward pass, two in its recomputation, two in the backward. To the byte.
 //
-// Ours sends less: the block whose backward follows at once is computed again but for its last product, and so without
-// its second sum. It is 10 where every block keeps its input alone (block), 8 where nothing is computed again (none,
-// selective), and 12 for a block within a segment of several.
+// This program sends less: a block whose backward follows at once is recomputed except for its last product, and so
+// without its second sum. The factor is 10 where every block keeps only its input (block), 8 where nothing is
+// recomputed (none, selective), and 12 for the other blocks of a longer segment.
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "worker/zero/fleet_testing.h"
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kBlocks = 6, kWidth = 24, kIds = 53;
 
-// Bytes that one rank sends to its tensor group in a step, and what they should be by operation.
+// Bytes that one rank sends to its tensor group in a step, by operation.
 struct TensorSent {
   int64_t all_reduced = 0, gathered = 0;
 };
@@ -33,7 +33,7 @@ TensorSent SentToTensorGroup(const FleetSetup& setup) {
   return sent;
 }
 
-// A part's share of the model, to the element: what is divided by the degree, and what every part has whole.
+// Counts a part's share of the model, exact to the element: what the degree divides, and what every part has whole.
 TEST(TensorMemory, IsThatOfThePart) {
   const v1::ModelConfig config = model::TestModelConfig(kBlocks, kWidth, 4, 10, kIds);
   const std::unique_ptr<device::Device> device = *device::CreateDevice({.kind = "cpu", .threads = 1});
@@ -57,13 +57,13 @@ TEST(TensorMemory, IsThatOfThePart) {
 TEST(TensorTraffic, IsThatOfThePaperLessWhatIsNotComputedAgain) {
   struct Case {
     model::Checkpointing checkpointing;
-    int64_t times;  // seq * hidden, summed over the blocks
+    int64_t times;  // in units of seq * hidden, summed over the blocks
   };
   const std::vector<Case> cases = {
       {{}, 8 * kBlocks},
       {{.selective = true}, 8 * kBlocks},
-      {{.segment = 1}, 10 * (kBlocks - 1) + 8},   // the last block's own activations are still there
-      {{.segment = 3}, 12 * 2 + 10 * 1 + 8 * 3},  // two blocks of the first segment whole, its last but for a sum
+      {{.segment = 1}, 10 * (kBlocks - 1) + 8},   // the last block's activations are still there
+      {{.segment = 3}, 12 * 2 + 10 * 1 + 8 * 3},  // two blocks of the first segment fully, its last without one sum
       {{.segment = kBlocks}, 8 * kBlocks},
   };
   for (const device::DType dtype : {device::DType::kF32, device::DType::kBF16}) {
@@ -77,11 +77,11 @@ TEST(TensorTraffic, IsThatOfThePaperLessWhatIsNotComputedAgain) {
         setup.checkpointing = one.checkpointing;
         SCOPED_TRACE(absl::StrCat(tensor, " ranks, segments of ", one.checkpointing.segment));
         const int64_t tokens = setup.global_sequences * setup.model.context(), others = tensor - 1;
-        // The embedding's sum, and that of the gradient that the logits leave: outside the blocks.
+        // Outside the blocks: the embedding's sum, and that of the gradient of the logits' input.
         const int64_t elements = (one.times + 2 * 2) * tokens * kWidth;
         const TensorSent sent = SentToTensorGroup(setup);
         EXPECT_EQ(sent.all_reduced, elements * device::DTypeBytes(dtype) * others / tensor);
-        // The softmax's parts, 12 bytes per token, and the step's scalars.
+        // The parts of the softmax, 12 bytes per token, and the step's scalars.
         EXPECT_EQ(sent.gathered, (12 * tokens + 32) * others);
         EXPECT_EQ(PlannedTensorBytes(setup), sent.all_reduced + sent.gathered) << "as `zerofleet plan` says";
       }

@@ -1,4 +1,4 @@
-// ZeRO, tables 1 and 2, against the figures that the paper prints.
+// ZeRO, tables 1 and 2, compared with the figures that the paper prints.
 #include <string>
 
 #include "cli/planner/paper_tables.h"
@@ -8,7 +8,7 @@
 namespace zerofleet::cli {
 namespace {
 
-// As printed: by devices, then by model (7.5B, 128B, 1T), then P_os, P_os+g, P_os+g+p.
+// As printed: a row per number of devices; in it for each model (7.5B, 128B, 1T) P_os, P_os+g and P_os+g+p.
 constexpr const char* kTable1[6][9] = {
     {"120", "120", "120", "2048", "2048", "2048", "16000", "16000", "16000"},
     {"52.5", "41.3", "30", "896", "704", "512", "7000", "5500", "4000"},
@@ -27,7 +27,8 @@ TEST(Table1, EveryCellIsAsThePaperPrintsIt) {
   }
 }
 
-// The theoretical half, in billions: the first row as printed, the others its multiples, as the paper computes them.
+// The theoretical half of the table, in billions: the first row is as printed, the others are multiples of it, as the
+// paper computes them.
 TEST(Table2, LargestModelsAreThePapers) {
   constexpr double kFirstRow[] = {2, 7.6, 14.4, 128};
   const std::vector<PaperLargestCell> cells = PaperTable2();

@@ -1,6 +1,6 @@
-// ZeRO-Offload (Ren et al. 2021) §3 and §4: the optimizer's states and their update on the host give the bits that they
-// give on the device; the device keeps 2 bytes per parameter (stage 3: 2/N) and what does not grow with depth; 4 bytes
-// per parameter and step cross the link.
+// ZeRO-Offload (Ren et al. 2021) §3 and §4: with the optimizer's states and update on the host a run has the bits that
+// it has with them on the device; the device keeps 2 bytes per parameter (stage 3: 2/N) and memory that does not grow
+// with depth; 4 bytes per parameter and step cross the link.
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -69,7 +69,7 @@ TEST(OffloadSection41, GivesTheSameBitsWhereTheUpdateRunsBesideTheSteps) {
   }
 }
 
-// A rank that leaves in the middle of an update does not wait for it.
+// A rank that leaves a view in the middle of an update does not wait for the update.
 TEST(OffloadSection41, AViewIsLeftDuringAnUpdate) {
   FleetSetup setup = Small(2, 1, device::DType::kBF16);
   setup.make_device = [](int) { return std::make_unique<AwayDevice>(); };
@@ -92,7 +92,7 @@ TEST(OffloadSection41, GivesTheSameBitsWithSgdAndWithChecksOfTheRanks) {
   ExpectTheSameBits(setup, "checks");
 }
 
-// Models whose units take several tiles each: of what is copied, and of what is stored where it belongs.
+// Models whose units take several tiles each, both of copied data and of data stored in place.
 TEST(OffloadSection41, GivesTheSameBitsTileByTile) {
   FleetSetup setup = Small(2, 1, device::DType::kBF16);
   setup.model = model::TestModelConfig(1, 256, 4, 8, 64);
@@ -106,8 +106,8 @@ TEST(OffloadSection41, GivesTheSameBitsTileByTile) {
   ExpectTheSameBits(setup, "stored in place");
 }
 
-// §3.2: 2 bytes of gradient down and 2 of parameter up, 4/N of each on a rank; in fp32 twice that. Also where the host
-// stores the parameters itself.
+// §3.2: 2 bytes of gradient go down and 2 of parameter up, on each rank 2/N of each; in fp32 twice that. The same holds
+// where the host stores the parameters itself.
 void ExpectFourBytesPerParameter(const decltype(FleetSetup::make_device)& make_device) {
   for (const device::DType dtype : {device::DType::kBF16, device::DType::kF16, device::DType::kF32}) {
     for (int stage = 1; stage <= 3; ++stage) {
@@ -141,8 +141,8 @@ TEST(OffloadSection32, FourBytesPerParameterCrossTheLink) {
   ExpectFourBytesPerParameter([](int) { return std::make_unique<AwayDevice>(); });
 }
 
-// §3.1, §4.2: of 16 bytes per parameter the device keeps the 2 of the parameters; what passes through it does not grow
-// with the number of layers.
+// §3.1, §4.2: of 16 bytes per parameter the device keeps the 2 of the parameters; buffers for data that passes through
+// it do not grow with the number of layers.
 TEST(OffloadSection42, TheDeviceKeepsTwoBytesPerParameter) {
   std::unique_ptr<device::Device> device = *device::CreateDevice({.kind = "cpu", .threads = 1});
   const auto device_bytes = [&](int64_t layers, int stage, int world_size, int64_t* parameters) {
@@ -165,7 +165,7 @@ TEST(OffloadSection42, TheDeviceKeepsTwoBytesPerParameter) {
   }
 }
 
-// What has left the device is in the host's account, where it is as large.
+// Memory that has left the device is in the host's account, with the same size.
 TEST(OffloadSection42, TheHostHoldsWhatHasLeftTheDevice) {
   FleetSetup setup = Small(2, 2, device::DType::kBF16);
   setup.placement = kStatesOnHost;

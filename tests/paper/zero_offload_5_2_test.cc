@@ -32,11 +32,11 @@ FleetSetup Sgd(bool delayed, bool looks_ahead = false) {
           .settings = settings};
 }
 
-using Weights = std::vector<std::vector<float>>;  // after each step
+using Weights = std::vector<std::vector<float>>;  // weights after each step
 
-// The paper's schedule, computed by a fleet of one rank that knows nothing of it: it is asked for the gradient at given
-// weights, and the momentum and the weights are the simulation's own. Flushed after step `flush`. With `looks_ahead` a
-// late update leaves it the weights that one more step with the same gradient would give.
+// The paper's schedule, simulated on top of a fleet of one rank that knows nothing of it: the fleet computes the
+// gradient at given weights, while the momentum and the weights are the simulation's own. Flushed after step `flush`.
+// With `looks_ahead` a late update leaves the fleet the weights that one more step with the same gradient would give.
 Weights Simulate(int64_t flush, bool looks_ahead) {
   Weights after;
   RunFleet(Sgd(false), [&](TestRank& rank) {
@@ -110,14 +110,14 @@ TEST(DelayedUpdateSection52, FollowsTheEquationsAfterEveryStep) {
   }
 }
 
-// What a fleet that looks ahead flushes are the weights themselves, though the step that it holds has overflowed: the
-// next step's loss is the same where they are published once more.
+// A fleet that looks ahead flushes the weights themselves, even if the step that it holds has overflowed: the next
+// step's loss is the same if they are published once more.
 TEST(DelayedUpdateSection52, AFlushPublishesTheWeightsThemselves) {
   constexpr int64_t kHeld = kAfter + 3;
   const auto next_loss = [](bool overflows, bool flushes, bool publishes) {
     FleetSetup setup = Sgd(true, /*looks_ahead=*/true);
     setup.dtype = device::DType::kF16;
-    // Gradients are divided by it, so that this step's have no finite norm.
+    // Gradients are divided by the number of tokens, so that this step's have no finite norm.
     setup.tokens = [overflows](int64_t step) { return overflows && step == kHeld ? int64_t{0} : int64_t{60}; };
     double loss = 0;
     RunFleet(setup, [&](TestRank& rank) {

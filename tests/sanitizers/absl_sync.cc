@@ -1,10 +1,10 @@
 // Abseil's Mutex, CondVar and Notification over pthreads, for ThreadSanitizer builds alone.
 //
-// Debian's Abseil is built without ThreadSanitizer, which then sees no order between what two threads do under an
+// Debian's Abseil is built without ThreadSanitizer, which then sees no order between two threads' actions under an
 // absl::Mutex and reports every such pair as a race. This file defines the same functions in the test binary, where the
-// dynamic linker finds them first: for our code and for gRPC's, which locks through them too. pthread calls are ones
-// ThreadSanitizer knows. Reader locks are exclusive here: a write under a reader lock is for clang's thread-safety
-// analysis to find. zf_test links this file into every test of a thread-sanitizer build.
+// dynamic linker finds them first: for our code, and for gRPC's, which locks through them too. ThreadSanitizer knows
+// the pthread calls. Reader locks are exclusive here: a write under a reader lock is for clang's thread-safety analysis
+// to find. zf_test links this file into every test of a thread-sanitizer build.
 #include <errno.h>
 #include <pthread.h>
 #include <sanitizer/tsan_interface.h>
@@ -19,7 +19,7 @@ namespace absl {
 ABSL_NAMESPACE_BEGIN
 namespace {
 
-// One word of Abseil's object holds the pointer to this; it is made at the first use, as a Mutex may be
+// One word of Abseil's object holds the pointer to a Lockable, which is made at the first use, since a Mutex may be
 // constant-initialised.
 struct Lockable {
   pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -51,7 +51,8 @@ bool WaitOn(pthread_cond_t& condition, pthread_mutex_t& mutex, absl::Time deadli
 }  // namespace
 
 Mutex::~Mutex() {
-  // gRPC orders the last unlock before this by a reference count that its uninstrumented code keeps to itself.
+  // gRPC orders the last unlock before this by a reference count in its uninstrumented code, which ThreadSanitizer does
+  // not see.
   __tsan_acquire(this);
   __tsan_mutex_destroy(this, __tsan_mutex_not_static);
   auto* lockable = reinterpret_cast<Lockable*>(mu_.load(std::memory_order_acquire));
@@ -64,7 +65,8 @@ Mutex::~Mutex() {
 void Mutex::Lock() { pthread_mutex_lock(&Made<Lockable>(mu_).mutex); }
 bool Mutex::TryLock() { return pthread_mutex_trylock(&Made<Lockable>(mu_).mutex) == 0; }
 void Mutex::Unlock() {
-  // Whoever awaits a condition looks again; that the state changed is not known, so every unlock wakes them.
+  // Threads that await a condition check it again; it is not known whether the state changed, so every unlock wakes
+  // them.
   Lockable& lockable = Made<Lockable>(mu_);
   pthread_cond_broadcast(&lockable.state_changed);
   __tsan_release(this);
@@ -74,7 +76,7 @@ void Mutex::ReaderLock() { Lock(); }
 bool Mutex::ReaderTryLock() { return TryLock(); }
 void Mutex::ReaderUnlock() { Unlock(); }
 
-// Which thread holds a pthread mutex cannot be asked; the release and ASan builds check these.
+// A pthread mutex cannot say which thread holds it; the release and ASan builds check these.
 void Mutex::AssertHeld() const {}
 void Mutex::AssertReaderHeld() const {}
 void Mutex::AssertNotHeld() const {}
@@ -114,7 +116,7 @@ bool Mutex::ReaderLockWhenWithTimeout(const Condition& condition, absl::Duration
 CondVar::~CondVar() { delete reinterpret_cast<pthread_cond_t*>(cv_.load(std::memory_order_acquire)); }
 void CondVar::Signal() { SignalAll(); }
 void CondVar::SignalAll() { pthread_cond_broadcast(&Made<pthread_cond_t>(cv_)); }
-// True once the deadline has passed, as Abseil has it.
+// True once the deadline has passed, as in Abseil.
 bool CondVar::WaitWithDeadline(Mutex* mutex, absl::Time deadline) {
   Lockable& lockable = Made<Lockable>(mutex->mu_);
   pthread_cond_broadcast(&lockable.state_changed);
