@@ -1,15 +1,15 @@
-# `cmake --install build --prefix OUT` makes one folder that runs wherever it is put: no package of the build machine is needed
-# there but glibc. docs/gpu.md says which one, and how to pack it.
+# `cmake --install build --prefix OUT` makes one folder that runs wherever it is put: of the build machine's packages it needs
+# only glibc. docs/gpu.md says which version, and how to pack the folder.
 #
 #   bin/zerofleet         the product
 #   lib/                  every shared library it needs that is not glibc's or the GPU driver's
-#   lib/ucx/              UCX's transports, where libucs looks for them: next to itself
+#   lib/ucx/              UCX's transports, which libucs looks for next to itself
 #   libexec/              tests that show that a machine's GPU computes what it should (component gpu-suite)
 #   share/man/man1/       the manual page
 #   share/bash-completion/completions/, share/zsh/site-functions/, share/fish/vendor_completions.d/
 #                         completion for the three shells
 #   share/zerofleet/      the configuration's JSON schema
-#   share/gpu-suite/      bench/gpu_suite.sh, which runs them, and what it reads (the same component)
+#   share/gpu-suite/      bench/gpu_suite.sh, which runs those tests, and what it reads (component gpu-suite)
 #
 # The run path is a DT_RPATH: unlike a DT_RUNPATH it also applies to what the libraries need from one another, and it precedes
 # LD_LIBRARY_PATH, which on GPU machines often names other builds of the same libraries.
@@ -38,16 +38,16 @@ install(PROGRAMS bench/gpu_suite.sh bench/gpu_suite.py bench/gpu_checks.py bench
 install(PROGRAMS bench/peers/torch_gpt2.py DESTINATION share/gpu-suite/bench/peers COMPONENT gpu-suite)
 install(DIRECTORY tests/oracle/data DESTINATION share/gpu-suite/tests/oracle COMPONENT gpu-suite)
 
-# UCX opens its transports by itself, and the product the vendor's libraries: no executable names them.
+# No executable names these: UCX opens its transports at run time, and the product the vendor's libraries.
 cmake_path(GET DNNL_LIBRARY PARENT_PATH zf_library_directory)
-# rdmacm, which meets peers by their IP address, is never asked for: workers meet through the coordinator.
+# rdmacm, which connects to peers by IP address, is never used: workers exchange addresses through the coordinator.
 file(GLOB zf_ucx_modules ${zf_library_directory}/ucx/libuc*_*.so.0)
 list(FILTER zf_ucx_modules EXCLUDE REGEX rdmacm)
 set(zf_opened_libraries)
 if(ZEROFLEET_BUNDLE_CUDA AND NOT ZEROFLEET_CUDA STREQUAL "ON")
   message(FATAL_ERROR "ZEROFLEET_BUNDLE_CUDA needs ZEROFLEET_CUDA=ON, not ${ZEROFLEET_CUDA}")
 elseif(ZEROFLEET_BUNDLE_CUDA)
-  # cuDNN compiles attention for the GPU it finds, with NVRTC, which it opens itself.
+  # cuDNN compiles attention for the GPU it finds, with NVRTC, which it opens at run time.
   foreach(name cublasLt cudnn cudnn_graph cudnn_engines_precompiled cudnn_engines_runtime_compiled cudnn_heuristic nccl
           nvrtc nvrtc-builtins)
     find_library(ZEROFLEET_BUNDLE_${name} ${name} HINTS ${zf_cuda_libraries} REQUIRED)
@@ -66,7 +66,7 @@ install(CODE "
   include(\"${CMAKE_CURRENT_LIST_DIR}/InstallLibraries.cmake\")"
   COMPONENT zerofleet)
 
-# What the program says about itself, written by it.
+# The manual and completions, which the program prints about itself.
 install(CODE "
   set(program \"$<TARGET_FILE:zerofleet>\")
   include(\"${CMAKE_CURRENT_LIST_DIR}/InstallManual.cmake\")"

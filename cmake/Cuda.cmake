@@ -1,13 +1,13 @@
 # Decides whether the GPU path is built, and says so in one line.
 #
 # ZEROFLEET_CUDA
-#   AUTO      the default: ON where nvcc is found (EMULATED in sanitizer builds), else OFF; decided anew each time CMake runs
+#   AUTO      the default: ON where nvcc is found (EMULATED in sanitizer builds), else OFF; decided each time CMake runs
 #   ON        with nvcc
 #   OFF       the CPU product alone
-#   EMULATED  the GPU path's own code on host threads, with host versions of the vendor's libraries: for tests of
-#             kernels and of what drives them on machines without a GPU
+#   EMULATED  the GPU path's own code on host threads, with host versions of the vendor's libraries: to test kernels
+#             and the code that drives them on machines without a GPU
 #
-# A toolkit that scripts/setup.sh cuda put into build/cuda comes first: it is there because the machine's own lacks a part.
+# A toolkit that `scripts/setup.sh cuda` put into build/cuda comes first: it exists because the machine's own lacks a part.
 set(ZEROFLEET_CUDA AUTO CACHE STRING "GPU path: AUTO, ON, OFF or EMULATED")
 set_property(CACHE ZEROFLEET_CUDA PROPERTY STRINGS AUTO ON OFF EMULATED)
 find_program(ZEROFLEET_NVCC nvcc HINTS ${CMAKE_SOURCE_DIR}/build/cuda/bin PATHS /usr/local/cuda/bin)
@@ -35,7 +35,7 @@ find_path(ZEROFLEET_CUDA_INCLUDE NAMES cublasLt.h HINTS ${zf_cuda_root}/include 
 find_path(ZEROFLEET_CUDNN_INCLUDE NAMES cudnn_graph.h HINTS ${zf_cuda_root}/include REQUIRED)
 find_path(ZEROFLEET_NCCL_INCLUDE NAMES nccl.h HINTS ${zf_cuda_root}/include REQUIRED)
 
-# What the folders that include the vendor's headers link: the headers and, for real builds, the runtime. The other
+# The target that folders link to include the vendor's headers: the headers and, for real builds, the runtime. The other
 # libraries are opened when a GPU is first used, so that the executable starts as fast, and as small, as without them.
 add_library(zf_cuda_sdk INTERFACE)
 target_include_directories(zf_cuda_sdk SYSTEM INTERFACE
@@ -48,10 +48,10 @@ endif()
 set(CMAKE_CUDA_COMPILER ${ZEROFLEET_NVCC})
 set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
 enable_language(CUDA)
-# CMake 3.25 does not know that this nvcc takes C++20.
+# CMake 3.25 does not know that this nvcc supports C++20.
 set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
 set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
-# Not by CMake's own module for the toolkit: that of 3.25 fails without a library that CUDA 13 no longer has (nvToolsExt).
+# CMake 3.25's own module for the toolkit fails without a library that CUDA 13 no longer has (nvToolsExt), so it is not used.
 find_library(ZEROFLEET_CUDART cudart_static HINTS ${zf_cuda_root}/lib64 ${zf_cuda_root}/lib
   ${zf_cuda_root}/targets/${CMAKE_SYSTEM_PROCESSOR}-linux/lib REQUIRED)
 cmake_path(GET ZEROFLEET_CUDART PARENT_PATH zf_cuda_libraries)

@@ -2,14 +2,14 @@
 # `programs`, `ucx_modules`, `opened_libraries`, `bundle_cuda`, `strip` and `objdump`.
 set(root "$ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}")
 
-# glibc's parts belong to the machine, and so does the driver's.
+# The libraries of glibc and of the driver belong to the machine.
 set(of_the_machine
   "^ld-linux" "^lib(c|m|mvec|dl|rt|pthread|resolv|util|anl|nsl|nss_[a-z]+|thread_db|BrokenLocale)\\.so" "^linux-vdso"
   "^libcuda\\.so" "^libnvidia")
 if(NOT bundle_cuda)
   list(APPEND of_the_machine "^lib(cublas|cublasLt|cudart|cudnn[a-z_]*|nccl|nvrtc|nvJitLink)\\.so")
 endif()
-# For the product alone the suite's tests need not have been built.
+# Only programs that were built are installed: the product alone needs none of the suite's tests.
 foreach(program IN LISTS programs)
   if(EXISTS ${program})
     list(APPEND built ${program})
@@ -23,7 +23,7 @@ if(missing)
   message(FATAL_ERROR "These libraries are needed and not there: ${missing}")
 endif()
 
-# The name a program asks for, which may be a link, with the contents of what it leads to.
+# Copies a library under the name that programs request, which may be a link, with the contents of the link's target.
 function(copy_library file directory)
   cmake_path(GET file FILENAME name)
   file(REAL_PATH ${file} real)
@@ -32,7 +32,7 @@ function(copy_library file directory)
   message(STATUS "Installing: ${directory}/${name}")
 endfunction()
 
-# What is asked for when it is opened is the name inside the file.
+# Copies a library that is opened at run time under the name inside the file (SONAME), by which it is requested.
 function(copy_opened_library file directory)
   execute_process(COMMAND ${objdump} -p ${file} OUTPUT_VARIABLE headers COMMAND_ERROR_IS_FATAL ANY)
   string(REGEX MATCH "SONAME +([^\n ]+)" unused "${headers}")

@@ -1,5 +1,5 @@
 # The headers that most files include, compiled once: a build from nothing parses them some 300 times less. Files still name every
-# header that they use; builds without this, as cmake makes them by itself, show it where one does not.
+# header that they use; builds without this option, CMake's default, fail where one does not.
 set(ZF_PRECOMPILED
   <algorithm> <array> <atomic> <chrono> <cmath> <cstddef> <cstdint> <cstring> <deque> <functional> <limits> <map> <memory> <optional>
   <set> <span> <sstream> <string> <string_view> <thread> <tuple> <unordered_map> <utility> <variant> <vector>
@@ -7,10 +7,10 @@ set(ZF_PRECOMPILED
   <absl/strings/str_split.h> <absl/synchronization/mutex.h>
   <zerofleet/v1/checkpoint.pb.h> <zerofleet/v1/config.pb.h> <zerofleet/v1/coordinator.pb.h> <zerofleet/v1/events.pb.h>)
 
-# Such a header is refused where the options differ, and some libraries bring -pthread along.
+# A precompiled header is refused where options differ, and some libraries add -pthread, so all targets get it.
 target_compile_options(zerofleet_options INTERFACE -pthread)
 
-# zf_precompiled(NAME HEADER...): what targets with the same options take them from.
+# zf_precompiled(NAME HEADER...): a target from which targets with the same options reuse precompiled headers.
 function(zf_precompiled name)
   file(CONFIGURE OUTPUT ${name}.cc CONTENT "" @ONLY)
   add_library(${name} STATIC ${CMAKE_CURRENT_BINARY_DIR}/${name}.cc)

@@ -5,7 +5,7 @@ add_library(zerofleet_options INTERFACE)
 target_compile_options(zerofleet_options INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Werror -fno-omit-frame-pointer>)
 target_include_directories(zerofleet_options INTERFACE ${CMAKE_SOURCE_DIR})
-# The build id tells whether the ranks of a run are one binary.
+# The build id shows whether the ranks of a run are the same binary.
 target_link_options(zerofleet_options INTERFACE -Wl,--build-id=sha1)
 if(ZEROFLEET_SANITIZE)
   target_compile_options(zerofleet_options INTERFACE -fsanitize=${ZEROFLEET_SANITIZE} -fno-sanitize-recover=all)
@@ -13,12 +13,12 @@ if(ZEROFLEET_SANITIZE)
 endif()
 if(ZEROFLEET_SANITIZE MATCHES "undefined")
   # The checks of pointers, for null, for alignment and for sums that overflow, take a quarter of the compiler's time, half of it for
-  # kernels. What is used of null pointers and behind overflows AddressSanitizer reports too; the others are made where bytes from
-  # outside are parsed (zf_fuzzer).
+  # kernels. AddressSanitizer reports accesses through null pointers and behind overflows too; the other checks are made only where
+  # bytes from outside are parsed (zf_fuzzer).
   target_compile_options(zerofleet_options INTERFACE
     -fno-sanitize=null $<$<NOT:$<BOOL:$<TARGET_PROPERTY:ZF_PARSES>>>:-fno-sanitize=alignment,pointer-overflow>)
 endif()
-# Tests are linked in a fifth of the time by lld, where it is installed; what is released by the system's linker.
+# lld, where it is installed, links tests in a fifth of the time. Releases use the system's linker.
 find_program(ZF_LLD ld.lld)
 if(ZF_LLD AND NOT CMAKE_BUILD_TYPE STREQUAL "Release")
   target_link_options(zerofleet_options INTERFACE -fuse-ld=lld)
@@ -27,14 +27,14 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   target_compile_options(zerofleet_options INTERFACE -Wthread-safety -Werror=thread-safety)
 endif()
 
-# In a build that compiles headers once: the target has those of `headers`, whose options are its own.
+# In a build with precompiled headers, the target reuses those of `headers`, which must have the same options.
 function(zf_precompile name headers)
   if(ZEROFLEET_PRECOMPILE)
     target_precompile_headers(${name} REUSE_FROM ${headers})
   endif()
 endfunction()
 
-# What computes much is optimised. Elsewhere that takes longer than anybody gains by it: a quarter of the compiler's time.
+# Rooms that compute much are optimised. In the others optimisation costs more than it gains: a quarter of the compiler's time.
 set(ZF_OPTIMIZED_ROOMS base worker/device worker/device/cuda worker/collective worker/memory worker/model worker/optim worker/zero)
 if(ZEROFLEET_SANITIZE)
   set(ZF_LITTLE_OPTIMIZED -O0)
@@ -62,16 +62,16 @@ function(zf_library name)
   endif()
 endfunction()
 
-# A sanitizer build's tests carry its name, so that one ctest run over several builds tells them apart.
+# A sanitizer build's tests carry its name, so that one ctest run over several builds can distinguish them.
 if(ZEROFLEET_SANITIZE STREQUAL "thread")
   set(ZF_TEST_SUFFIX .tsan)
 elseif(ZEROFLEET_SANITIZE)
   set(ZF_TEST_SUFFIX .asan)
 endif()
-# The tests of a thread-sanitizer build: where threads meet.
+# The tests of a thread-sanitizer build, which are those in which threads meet.
 set(ZF_THREADED_TESTS collective_test services_test)
-# Those that run the emulated GPU: AddressSanitizer would keep a second stack for each of its threads, to tell who uses the first after
-# its end, which takes a third of their time.
+# Tests that run the emulated GPU. For each of its threads AddressSanitizer would keep a second stack, to detect uses of the first
+# after its end, which takes a third of these tests' time, so that check is off for them.
 set(ZF_EMULATED_TESTS collective_test cuda_emulation_test device_test trainer_test zero_test)
 # `ninja sanitized_tests` builds what a sanitizer build runs, fuzz targets included, and nothing else.
 add_custom_target(sanitized_tests)
@@ -81,16 +81,16 @@ set(ZF_SANITIZER_ENVIRONMENT
   "TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/sanitizers/threads.txt:second_deadlock_stack=1"
   "UBSAN_OPTIONS=print_stacktrace=1")
 if(ZEROFLEET_SANITIZE STREQUAL "thread")
-  # When it is loaded UCX patches mmap, munmap and madvise, and ThreadSanitizer no longer sees them: memory that was a thread's stack
-  # keeps its traces, and a thread's last act calls madvise after ThreadSanitizer has let go of it.
+  # When it is loaded, UCX patches mmap, munmap and madvise, and ThreadSanitizer no longer sees these calls: memory that was a
+  # thread's stack keeps its traces, and a thread's last act calls madvise after ThreadSanitizer has released the thread.
   list(APPEND ZF_SANITIZER_ENVIRONMENT UCX_MEM_EVENTS=no UCX_MEM_MMAP_HOOK_MODE=none)
 endif()
 if(ZEROFLEET_SANITIZE)
-  # Left out, since each takes many seconds there and others meet in the same ways: worlds of 5 and 8 ranks as threads, of 2 as
-  # processes and of 3 over more than one transport, teams but 2+2 and 2+2+1, tensor groups of 4 or in bf16, all pairs of
-  # fleets that one may write and the other load, comparisons of thirty steps, fifty faults of memory; and on the emulated GPU what
-  # depends on the CPU's threads, finite differences of attention, five steps of tensor groups, and a second type, optimizer or shape
-  # where the first shows the same.
+  # These are left out, since each takes many seconds under sanitizers and other tests cover the same interactions: worlds of 5 and 8
+  # ranks as threads, of 2 as processes and of 3 over more than one transport, teams other than 2+2 and 2+2+1, tensor groups of 4 or
+  # in bf16, the test of all pairs of fleets of which one writes and the other loads, comparisons of thirty steps, fifty faults of
+  # memory; and on the emulated GPU what depends on the CPU's threads, finite differences of attention, five steps of tensor groups,
+  # and a second type, optimizer or shape where the first shows the same.
   set(long_tests
     Backends/*5 Backends/*8 Transports/*2 Transports/*all3 Transports/*tcp3 Teams/*6by* Teams/*9by* Teams/*AllReduce*
     Fleets/*tensor_4* Fleets/*tensor_?_bf16 ReshardTest.AnyFleetLoads* *SameBits.InEveryStage/cuda_fp32_1
@@ -101,22 +101,22 @@ if(ZEROFLEET_SANITIZE)
     *.SameBitsWithAnyNumberOfThreads/cuda_* *AttentionTest.GradientMatchesFiniteDifferences/cuda_* GemmPeakTest.*
     *.CrossEntropyInOneChunkAndMany/fp16 *.CrossEntropyInOneChunkAndMany/bf16 *CrossEntropyTest.MatchesDouble/cuda_bf16)
   if(ZEROFLEET_SANITIZE STREQUAL "thread")
-    # It sees one process at a time.
+    # ThreadSanitizer sees one process at a time.
     list(APPEND long_tests Transports/* ProcessTeamsTest.* MessageLimits.AShardRecord*)
   endif()
   list(JOIN long_tests ":" long_tests)
   list(APPEND ZF_SANITIZER_ENVIRONMENT "GTEST_FILTER=-${long_tests}")
 endif()
 
-# The longest a test binary may take: a minute or so alone, and twenty times that under sanitizers, with the emulated GPU, or
-# where others use the machine.
+# The longest that a test binary may take, in seconds: alone it takes a minute or so, and twenty times that under sanitizers, with
+# the emulated GPU, or on a busy machine.
 set(ZF_TEST_TIMEOUT 1500)
 
 # zf_test(NAME SOURCES x_test.cc ... DEPS x [LABELS unit] [OPTIMIZED] [NOT_SANITIZED] [ONCE]): a GoogleTest binary, one ctest entry.
-# What is tested is optimised and the test itself is not, since optimising GoogleTest's macros takes longer than running them;
-# OPTIMIZED says that the test itself computes much. NOT_SANITIZED leaves it out of sanitizer builds: it has no threads and parses no
-# bytes but through what other tests run there. ONCE: it computes nothing that optimisation could change, and where ZEROFLEET_TESTS_ONCE is
-# set, as in `make test`, sanitizer builds alone have it.
+# The tested code is optimised and the test itself is not, since optimising GoogleTest's macros takes longer than running them;
+# OPTIMIZED says that the test itself computes much. NOT_SANITIZED leaves the test out of sanitizer builds: it has no threads, and
+# parses bytes only through code that other tests run there. ONCE says that it computes nothing that optimisation could change: where
+# ZEROFLEET_TESTS_ONCE is set, as in `make test`, only sanitizer builds have it.
 function(zf_test name)
   cmake_parse_arguments(ARG "OPTIMIZED;NOT_SANITIZED;ONCE" "" "SOURCES;DEPS;LABELS" ${ARGN})
   if(NOT ZEROFLEET_TESTS OR (ARG_ONCE AND ZEROFLEET_TESTS_ONCE AND NOT ZEROFLEET_SANITIZE))
@@ -141,7 +141,7 @@ function(zf_test name)
     zf_precompile(${name} zf_test_headers)
   endif()
   if(CMAKE_UNITY_BUILD AND NOT ZEROFLEET_SANITIZE)
-    target_compile_options(${name} PRIVATE -g0)  # nobody debugs a build that was made to be made once
+    target_compile_options(${name} PRIVATE -g0)  # a unity build is not for debugging
   endif()
   if(ARG_NOT_SANITIZED AND ZEROFLEET_SANITIZE)
     return()
@@ -158,14 +158,14 @@ function(zf_test name)
   set_tests_properties(${name}${ZF_TEST_SUFFIX} PROPERTIES
     LABELS "${ARG_LABELS}${ZF_TEST_SUFFIX}" TIMEOUT ${ZF_TEST_TIMEOUT} ENVIRONMENT "${environment}")
   if(ZEROFLEET_SANITIZE)
-    # The longest, so they begin first: a run does not end with one core idle.
+    # These take longest, so they begin first: then a run does not end with one core idle.
     set_tests_properties(${name}${ZF_TEST_SUFFIX} PROPERTIES COST 100)
   endif()
 endfunction()
 
-# zf_fuzzer(NAME SOURCES x_fuzz.cc DEPS x): a libFuzzer target; clang only. It steers by the code of the libraries it names
-# in DEPS. As a test it runs for ZEROFLEET_FUZZ_SECONDS
-# from the inputs in tests/fuzz/corpus/NAME without _fuzz; what it finds beyond them stays in the build folder.
+# zf_fuzzer(NAME SOURCES x_fuzz.cc DEPS x): a libFuzzer target; clang only. The coverage of the libraries in DEPS guides it. As a
+# test it runs for ZEROFLEET_FUZZ_SECONDS from the inputs in tests/fuzz/corpus/NAME, without _fuzz; inputs that it finds stay in the
+# build folder.
 function(zf_fuzzer name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   if(NOT ZEROFLEET_FUZZERS)
@@ -176,7 +176,7 @@ function(zf_fuzzer name)
   target_link_libraries(${name} PRIVATE zerofleet_options ${ARG_DEPS})
   foreach(library IN LISTS ARG_DEPS)
     set_property(TARGET ${library} PROPERTY ZF_PARSES ON)
-    # What -fsanitize=fuzzer-no-link stands for, which precompiled headers would have to be compiled with too.
+    # The options that -fsanitize=fuzzer-no-link stands for: with that option itself, precompiled headers would need it too.
     target_compile_options(${library} PRIVATE -fsanitize-coverage=inline-8bit-counters,indirect-calls,pc-table,trace-cmp)
   endforeach()
   target_compile_options(${name} PRIVATE -fsanitize=fuzzer)

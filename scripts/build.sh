@@ -3,8 +3,8 @@
 #
 #   scripts/build.sh DIR JOBS [-DNAME=VALUE]... [TARGET]...     no target: everything
 #
-# Sources of a target are compiled several together, and the headers that most include once, which takes a quarter of the time of a
-# build from nothing. A build folder to edit in is better made by cmake alone.
+# Several sources of a target are compiled together, and headers that most sources include are compiled once: a build from nothing
+# then takes a quarter of the time. For a build folder to edit in, use cmake alone.
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)

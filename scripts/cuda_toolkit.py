@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Puts what compiles Zerofleet's GPU code into a folder, from NVIDIA's Python packages: no GPU, driver or root needed.
+"""Puts the tools that compile Zerofleet's GPU code into a folder, from NVIDIA's Python packages: no GPU, driver or root needed.
 
     scripts/cuda_toolkit.py DIRECTORY                nvcc and the headers of cuBLASLt, cuDNN and NCCL (about 0.4 GB)
     scripts/cuda_toolkit.py DIRECTORY --libraries    also the libraries that run on a GPU (about 2 GB), for container images
 
-pip downloads about 1.1 GB. The folder is laid out as a toolkit is (bin, include, lib64, nvvm), so nvcc and CMake take it for
-one. Nothing outside it is changed, and a folder that holds these versions already is left alone. scripts/setup.sh calls this;
+pip downloads about 1.1 GB. The folder is laid out like a toolkit (bin, include, lib64, nvvm), so nvcc and CMake accept it as
+one. Nothing outside it is changed, and a folder that already holds these versions is left alone. scripts/setup.sh calls this;
 to move to another release, change the versions below.
 """
 import argparse
@@ -28,10 +28,10 @@ PACKAGES = {
     "nvidia-cudnn-cu13": "9.19.0.56",
     "nvidia-nccl-cu13": "2.28.9",
 }
-# For tests/gpu_kernels_check.py, which needs this very one; the oldest that there is. It reads the code of older compilers too.
+# For tests/gpu_kernels_check.py, which needs exactly this version; it is the oldest, and also reads the code of older compilers.
 DISASSEMBLER = {"nvidia-cuda-nvdisasm": "13.2.78"}
 LIBRARY_PACKAGES = {"nvidia-cuda-nvrtc": "13.0.88"}
-# Libraries that are used without a GPU: libnvvm by the compiler, and by the tests the parts of cuDNN that check graphs.
+# Libraries that are used without a GPU: the compiler uses libnvvm, and the tests use the parts of cuDNN that check graphs.
 NEEDED_LIBRARIES = (
     "libnvvm.so",
     "libcudart.so",
@@ -50,7 +50,7 @@ def stamp(packages, libraries):
 
 
 def place_of(member):
-    """Where a package's file goes in the folder; None for what is not part of a toolkit (package metadata)."""
+    """Where a package's file goes in the folder; None for files that are not part of a toolkit (package metadata)."""
     parts = pathlib.PurePosixPath(member).parts
     if len(parts) < 3 or parts[0] != "nvidia" or ".." in parts:
         return None
@@ -95,7 +95,7 @@ def download(packages, folder):
 
 
 def add_disassembler(directory):
-    """A toolchain is whole without it: where it cannot be had, a test is skipped."""
+    """Adds the disassembler if it can be fetched. The toolchain is complete without it; a test is then skipped."""
     if (directory / "bin" / "nvdisasm").exists():
         return
     with tempfile.TemporaryDirectory(dir=directory.parent, prefix=directory.name + ".") as scratch:
@@ -109,7 +109,7 @@ def add_disassembler(directory):
 
 
 def link_libraries(directory):
-    """What a toolkit's own installer makes: lib64, and the names that a linker looks for."""
+    """Makes the links that a toolkit's own installer makes: lib64, and the names that a linker looks for."""
     if not (directory / "lib64").exists():
         (directory / "lib64").symlink_to("lib")
     for library in (directory / "lib").glob("*.so.*"):
@@ -133,7 +133,7 @@ def main():
     print("setup: installing " + " ".join(f"{name}=={version}" for name, version in packages.items()) +
           f" into {directory} (a download of {'1.2' if libraries else '1.1'} GB)", flush=True)
     directory.parent.mkdir(parents=True, exist_ok=True)
-    # Beside the place it is for, so that a toolchain is there whole or not at all.
+    # Next to its destination, so that a rename puts the toolchain there whole or not at all.
     with tempfile.TemporaryDirectory(dir=directory.parent, prefix=directory.name + ".") as scratch:
         scratch = pathlib.Path(scratch)
         (scratch / "wheels").mkdir()

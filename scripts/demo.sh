@@ -2,7 +2,7 @@
 # The demo: two workers and a coordinator train a small GPT on the King James Bible under ZeRO stage 2, for about three
 # minutes on two cores; then the model writes.
 #
-#   scripts/demo.sh BINARY        from the repository's root; `make demo` does it all
+#   scripts/demo.sh BINARY        from the repository's root; `make demo` builds first
 #
 # The text comes from the Debian packages bible-kjv and bible-kjv-text. Everything is written under demo-run/: the text
 # once, and each run's report and checkpoints in a folder of its own.
@@ -25,7 +25,7 @@ echo "demo: $(wc -c <$work/train.txt) bytes of text to train on, $(wc -c <$work/
 
 "$binary" train examples/demo.yaml --set "checkpoint.dir=$run/checkpoints" --report "$run/report.jsonl"
 
-# The newest committed checkpoint: the one whose manifest is there.
+# The newest committed checkpoint: the newest that has a manifest.
 checkpoint=$(dirname "$(find "$run/checkpoints" -name manifest.json | sort | tail -n 1)")
 loss=$(sed -n 's/.*"event": *"evaluate".*"loss": *\([0-9.e-]*\).*/\1/p' "$run/report.jsonl" | tail -n 1)
 echo

@@ -3,8 +3,8 @@
 
     scripts/docs.py [OUTPUT]        default: build/docs/site; open its index.html
 
-A link that leads nowhere, and any other warning of either tool, ends it with exit code 1. Nothing is fetched. The pages are those
-of the repository as they are: README.md of a folder is that folder's page, and a link to a source leads to a copy of it.
+A broken link, or any other warning of either tool, ends it with exit code 1. Nothing is fetched. The pages are the repository's
+own, unchanged: the README.md of a folder is that folder's page, and a link to a source file leads to a copy of it.
 """
 import json
 import pathlib
@@ -18,8 +18,8 @@ import links
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WORK = ROOT / "build" / "docs"
 PAGES = WORK / "pages"
-# In the order of the navigation: a section's name, and which pages belong to it. Each page goes to the first that takes it. Where names
-# are joined by |, that is their order in the section; otherwise they are sorted by path.
+# In the order of the navigation: a section's name, and a pattern of its pages. Each page goes to the first section that matches.
+# Pages joined by | keep that order in the section; all others are sorted by path.
 SECTIONS = [
     ("First steps", r"docs/(tutorial|coming_from|limits)\.md"),
     ("Training", r"docs/(command_line|configuration|data|planning|offload|tensor_parallelism|gpu)\.md"),

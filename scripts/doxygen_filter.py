@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Turns the plain comments of a C++ file into the ones that Doxygen reads, for docs/site/Doxyfile: prints FILE so changed.
+"""Turns the plain comments of a C++ file into Doxygen comments, for docs/site/Doxyfile: prints FILE with them.
 
 The head comment becomes the file's, a comment before a declaration that declaration's, and one that follows on the same line
-belongs to what it follows. What Doxygen would take for a command or a tag is escaped.
+belongs to what it follows. Text that Doxygen would take for a command or a tag is escaped.
 """
 import re
 import sys

@@ -1,19 +1,19 @@
 #!/bin/sh
-# Builds the product's image with docker, podman or buildah, whichever is there; `make image` calls it.
+# Builds the product's image with docker, podman or buildah, whichever is installed; `make image` calls it.
 #
 #   scripts/image.sh
 #
-# from the environment:
+# Settings from the environment:
 #   DEVICE      cpu (default) or cuda
 #   TARGET      runtime (default) or debug
-#   IMAGE       its name; default zerofleet:VERSION, and -cuda and -debug after it as they apply
-#   BASE        the image of Debian 12 to build on; `debootstrap` makes one where no registry can be reached (needs root)
+#   IMAGE       the image's name; default zerofleet:VERSION, with -cuda and -debug appended as they apply
+#   BASE        the Debian 12 image to build on; `debootstrap` makes one where no registry can be reached (needs root)
 #   ENGINE      docker, podman or buildah; default: the first that works
 #   JOBS        how many compilers run at a time
 #   DEFINES     further definitions for CMake, such as -DCMAKE_BUILD_TYPE=RelWithDebInfo
 #   OPTIONS     further options of the engine's `build`
 #
-# The list of the image's packages (SPDX) is in it, as /usr/share/sbom/zerofleet.spdx.json.
+# The image contains the list of its packages (SPDX), as /usr/share/sbom/zerofleet.spdx.json.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -57,7 +57,7 @@ fi
 case "$engine" in
   docker) build="docker build" ;;
   podman) build="podman build --format docker" ;;
-  # Works as root where a machine refuses containers of its own.
+  # chroot isolation works as root on machines that refuse nested containers.
   buildah) build="buildah bud --isolation chroot --format docker" ;;
 esac
 

@@ -18,13 +18,13 @@ OTHER_HOST = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 
 
 def without_code(text):
-    """The text with code blocks and code spans blanked: what looks like a link there is none."""
+    """The text with code blocks and code spans blanked, since they contain no links."""
     text = re.sub(r"^(```|~~~).*?^\1\s*$", "", text, flags=re.MULTILINE | re.DOTALL)
     return re.sub(r"(`+)(?!`).+?(?<!`)\1(?!`)", "code", text)
 
 
 def anchors(text):
-    """The anchors of a page's headings, as hosts of Markdown make them."""
+    """The anchors of a page's headings, as hosts of Markdown generate them."""
     found = set()
     for heading in HEADING.findall(re.sub(r"^(```|~~~).*?^\1\s*$", "", text, flags=re.MULTILINE | re.DOTALL)):
         plain = re.sub(r"[`*]|\[([^\]]*)\]\([^)]*\)", lambda match: match.group(1) or "", heading).lower()
@@ -38,7 +38,7 @@ def links(text):
 
 
 def broken(root, page, text):
-    """The links of one page that lead nowhere, with the reason."""
+    """The broken links of one page, each with the reason."""
     for link in links(text):
         path, _, anchor = link.partition("#")
         target = (page.parent / path).resolve() if path else page

