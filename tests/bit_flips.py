@@ -3,7 +3,7 @@
 
     tests/bit_flips.py [--flips 10000] [--seed 1] [--workers 2]
 
-Trains a tiny model first. The place of a flip is drawn from the seed, so that a flip that was missed can be made again. Exit
+Trains a tiny model first. The place of a flip is drawn from the seed, so that a missed flip can be reproduced. Exit
 code 1: a flip was missed, or the checkpoint does not verify without one. ZEROFLEET names the binary (default:
 build/zerofleet). Standard library only. Not part of `make test`.
 """
@@ -18,7 +18,7 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "integration"))
 import fleet  # noqa: E402
 
-CORRUPT = 3  # the exit code for it
+CORRUPT = 3  # the exit code for damaged data
 
 
 def checkpoint_of(work, workers):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What the pages say that the program can be asked: commands and flags that they name exist, configuration keys do, the words of
-other tools mean what docs/coming_from.md says, and every place that names the release names the same one.
+"""Checks the pages' claims that the program itself can confirm: the commands, flags and configuration keys that they name exist, the
+words of other tools mean what docs/coming_from.md says, and every place that names the release names the same one.
 
 ZEROFLEET names the binary (default: build/zerofleet).
 """
@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 BINARY = os.environ.get("ZEROFLEET", str(ROOT / "build" / "zerofleet"))
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"`([^`\n]+)`")
-# `model.safetensors` is a file and no key of the section `model`.
+# `model.safetensors` is a file, not a key of the section `model`.
 FILES = (".md", ".cc", ".h", ".py", ".sh", ".json", ".yaml", ".safetensors", ".proto", ".jsonl", ".env", ".svg", ".txt")
 
 
@@ -26,7 +26,7 @@ def read(path):
 
 
 def pages():
-    """Those for users; decisions and results are records of their day."""
+    """The pages for users; decisions and results are records of their day."""
     return [path.relative_to(ROOT) for path in
             [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "runbooks").glob("*.md")),
              ROOT / "deploy" / "README.md", *sorted((ROOT / "examples").glob("*.yaml"))]]
@@ -45,7 +45,7 @@ def flags_of(*command):
 
 
 def command_lines(text):
-    """The command lines that begin with zerofleet: of code blocks, with their continuations, and of spans."""
+    """The command lines that begin with zerofleet: in code blocks, with their continuations, and in code spans."""
     for _, block in FENCE.findall(text):
         for line in block.replace("\\\n", " ").splitlines():
             if found := re.match(r"(?:until |[A-Z_]+=\S+ |\$\()*((?:\S*/)?zerofleet [a-z].*)", line.strip()):
@@ -56,7 +56,7 @@ def command_lines(text):
 
 
 def words_of(line):
-    """A command line as words, up to what the shell would take for itself."""
+    """A command line as words, up to the first operator of the shell."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|<>()")
     lexer.whitespace_split, lexer.commenters = True, "#"
     words = []
@@ -65,13 +65,13 @@ def words_of(line):
             if word and set(word) <= set(";&|<>()"):
                 break
             words.append(word)
-    except ValueError:  # an apostrophe of prose
+    except ValueError:  # an apostrophe in prose
         pass
     return words[1:]
 
 
 def wrong_with(line):
-    """What the program does not know in a command line; empty if it knows all of it."""
+    """The part of a command line that the program does not know; empty if it knows all of it."""
     words = words_of(line)
     command = []
     while len(command) < len(words) and re.fullmatch(r"[a-z][a-z-]*", words[len(command)]) and help_of(*words[:len(command) + 1]):
@@ -99,7 +99,7 @@ def keys():
 
 
 def keys_named(text):
-    """What looks like a key of a section, in spans."""
+    """The words in code spans that look like a section's key."""
     sections = {key.partition(".")[0] for key in keys() if "." in key}
     for span in SPAN.findall(text):
         match = re.match(r"([a-z_]+)\.([a-z0-9_.]*[a-z0-9_])(?=$|[: =])", span)
@@ -146,7 +146,7 @@ class Claims(unittest.TestCase):
         page, checked = read("docs/coming_from.md"), 0
         for word, key in re.findall(r"^\| `([a-z_0-9]+)` \| (?:`([a-z_.]+)`)? ?\|", page, re.MULTILINE):
             checked += 1
-            if word in {key.rpartition(".")[2] for key in keys()}:  # it has that name here too
+            if word in {key.rpartition(".")[2] for key in keys()}:  # the key has that name here too
                 self.assertEqual(key.rpartition(".")[2], word)
                 continue
             self.assertIn(word, meant, "docs/coming_from.md has a word that the errors do not know")

@@ -3,7 +3,7 @@
 
     tests/gpu_code_check.py EXECUTABLE
 
-Reads the fat binaries that nvcc puts into objects, one a source file, since cuobjdump is not on every machine: a header (magic, version,
+Reads the fat binaries that nvcc puts into objects, one per source file, since cuobjdump is not on every machine: a header (magic, version,
 header bytes, bytes that follow), then an entry for each architecture (kind, attributes, header bytes, bytes that follow, ...,
 architecture at byte 28). It needs no GPU and says nothing about whether the code runs.
 """
@@ -21,7 +21,7 @@ Entry = collections.namedtuple("Entry", "kind architecture data")
 
 
 def fat_binaries(data):
-    """The entries of each fat binary in `data`; what an entry holds is compressed, unless nvcc was told not to."""
+    """The entries of each fat binary in `data`; an entry's contents are compressed, unless nvcc was told not to."""
     at = data.find(MAGIC)
     while at >= 0:
         header, size = struct.unpack_from("<HQ", data, at + 6)

@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""What the compiler made of each GPU kernel is what gpu_kernels.tsv says: registers, stack, shared memory, occupancy, instructions.
+"""Checks the compiled code of each GPU kernel against gpu_kernels.tsv: registers, stack, shared memory, occupancy, instructions.
 
     tests/gpu_kernels_check.py BUILD             reads the objects that BUILD has made of the kernels, and compares
-    tests/gpu_kernels_check.py BUILD --update    writes the table anew: for a change that is meant
-    tests/gpu_kernels_check.py --self-test       that each rule sees its own breach; needs no compiler
+    tests/gpu_kernels_check.py BUILD --update    writes the table again: for an intended change
+    tests/gpu_kernels_check.py --self-test       checks that each rule sees its own breach; needs no compiler
 
 It needs nvcc, and no GPU. The figures are those of one compiler and one disassembler; with others, or without either, it says so and
-exits with 77. Beside the table, every kernel states its largest block and has no stack and no access to local memory, which is where
-spilled registers go; those of MOVES_VECTORS have accesses of 128 bits, those of ADDS_ALONE no fused multiply-add.
+exits with 77. Besides matching the table, every kernel must state its largest block and have no stack and no access to local memory,
+where spilled registers go; kernels in MOVES_VECTORS must have accesses of 128 bits, kernels in ADDS_ALONE no fused multiply-add.
 
 A row stands for all instances of a kernel by element type: the most registers, bytes of stack and of static shared memory, the
 least occupancy (in percent of a multiprocessor's warps; without the dynamic shared memory that some launches ask for), and the sums over
-the instances of their instructions. A kernel whose code is the same in several files is counted once. Counts tell that multiplies and adds were fused, not that one pair was and another no longer is.
+the instances of their instructions. A kernel whose code is the same in several files is counted once. Counts show how many multiplies and
+adds were fused, not which.
 """
 import argparse
 import collections
@@ -35,16 +36,16 @@ COLUMNS = ("kernel", "sm", "instances", "registers", "stack", "shared", "occupan
 WORST = {"registers": max, "stack": max, "shared": max, "occupancy": min}
 SUMMED = ("ldg128", "stg128", "local", "ffma")
 
-# Reads and writes whole vectors where the addresses allow; what a kernel of the reductions adds, it only adds.
+# Kernels that read and write whole vectors where the addresses allow; and kernels of the reductions, which only add.
 MOVES_VECTORS = ("MapKernel TensorSource", "MapKernel SumSource", "MapKernel ContributionsSource", "UpdateKernel AdamWRule",
                  "UpdateKernel SgdRule")
-# A cosine's reduction of large arguments keeps an array there. Weights are drawn once, before the first step. A sum without rounding is an
-# array of limbs: one for 32 elements of a gradient, once a step.
+# A cosine's reduction of large arguments keeps an array in local memory; weights are drawn once, before the first step. A sum without
+# rounding is an array of limbs: one for 32 elements of a gradient, once a step.
 MAY_USE_LOCAL_MEMORY = ("FillNormalKernel", "SumSquaresExactlyKernel", "SumExactScalarsKernel", "DecideExactStepKernel")
 ADDS_ALONE = ("MapKernel SumSource", "MapKernel ContributionsSource", "StagedMapKernel ContributionsSource")
 
-SHARED_BYTES = {80: 164 << 10, 90: 228 << 10}  # of a multiprocessor
-RESERVED_BYTES = 1 << 10                       # of them, per block
+SHARED_BYTES = {80: 164 << 10, 90: 228 << 10}  # per multiprocessor
+RESERVED_BYTES = 1 << 10                       # of shared memory, per block
 MOST_WARPS, MOST_BLOCKS, PARTITIONS, PARTITION_REGISTERS = 64, 32, 4, 16384
 
 
@@ -54,7 +55,7 @@ def skip(why):
 
 
 def occupancy(sm, registers, threads, shared):
-    """Percent of a multiprocessor's warps that blocks of so many threads can keep there."""
+    """Percent of a multiprocessor's warps that blocks of `threads` threads can fill."""
     warps = -(-threads // 32)
     of_registers = PARTITION_REGISTERS // (-(-max(registers, 1) // 8) * 8 * 32) * PARTITIONS
     of_shared = SHARED_BYTES[sm] // (-(-shared // 128) * 128 + RESERVED_BYTES)
@@ -62,7 +63,7 @@ def occupancy(sm, registers, threads, shared):
 
 
 def short_name(demangled):
-    """The kernel's name, and the struct that its arguments name, if there is one: what tells the ops apart."""
+    """The kernel's name and, if its arguments name a struct, that struct, which distinguishes the ops."""
     text = re.sub(r"\(anonymous namespace\)::|zerofleet::device::cuda::|zerofleet::device::", "", demangled)
     text = text.removeprefix("void ")
     name = re.match(r"[\w:~]+", text).group(0)
@@ -70,7 +71,7 @@ def short_name(demangled):
     return f"{name} {of.group(0)}" if of else name
 
 
-# Attributes of a cubin's .nv.info sections: (format, attribute) of each; CUDA's "4" says that two bytes of size and as many bytes follow.
+# Attributes of a cubin's .nv.info sections, by (format, attribute). CUDA's format 4 is followed by two bytes of size and that many bytes.
 SIZED = 4
 MAX_THREADS, FRAME_SIZE, REGISTERS = 0x05, 0x11, 0x2f
 
@@ -91,7 +92,7 @@ def string_at(data, at):
 
 
 def attributes(data):
-    """(attribute, the 32-bit words of its value) of an .nv.info section; those of a fixed size, which say nothing that is asked, have none."""
+    """(attribute, the 32-bit words of its value) of an .nv.info section; attributes of a fixed size, which are not needed, get no words."""
     at = 0
     while at + 4 <= len(data):
         form, attribute, size = struct.unpack_from("<BBH", data, at)
@@ -105,7 +106,7 @@ def attributes(data):
 
 def resources(cubin, sm):
     """{mangled name: figures} of a cubin's kernels; `threads` is the largest block, or absent."""
-    reserved = RESERVED_BYTES if sm >= 90 else 0  # which the section then begins with
+    reserved = RESERVED_BYTES if sm >= 90 else 0  # the section then begins with them
     found = sections(cubin)
     symbols = next((section for section in found if section[0] == ".symtab"), None)
     if symbols is None:
@@ -135,7 +136,7 @@ INSTRUCTION = re.compile(r"\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-
 
 
 def instructions(text):
-    """{mangled name: counts of SUMMED} of what nvdisasm printed."""
+    """{mangled name: counts of SUMMED} from the output of nvdisasm."""
     counts, counted = {}, None
     for line in text.splitlines():
         if section := re.match(r"\s*\.section\s+(?:\.text\.(\w+))?", line):
@@ -160,7 +161,7 @@ def measure(object_file, nvdisasm, work):
         listed = subprocess.run([nvdisasm, str(cubin)], capture_output=True, text=True, check=True).stdout
         counts = instructions(listed)
         for name, figures in resources(entry.data, entry.architecture).items():
-            # Without a bound the figure is that of the largest block there can be, and broken_rules says so.
+            # Without a stated bound the largest possible block is assumed, and broken_rules reports it.
             threads = figures.pop("threads", None)
             share = occupancy(entry.architecture, figures["registers"], threads or 1024, figures["shared"])
             found[name, entry.architecture] = {**figures, **counts[name], "occupancy": share, "unbounded": threads is None}
@@ -181,7 +182,7 @@ def rows_of(kernels):
 
 
 def broken_rules(rows, whole=True):
-    """What holds whatever the table says; `whole` where no kernel is left out."""
+    """Breaches of the rules that hold whatever the table says; `whole`: no kernel is left out."""
     for (kernel, sm), row in sorted(rows.items()):
         where = f"{kernel}, sm_{sm}"
         if (row["local"] or row["stack"]) and kernel not in MAY_USE_LOCAL_MEMORY:
@@ -217,7 +218,7 @@ def write_table(tools, rows):
 
 
 def read_table():
-    """(the tools that it is of, its rows)."""
+    """(the tools with which the table was made, its rows)."""
     tools, _, *lines = TABLE.read_text(encoding="utf-8").splitlines()
     rows = {}
     for line in lines:
@@ -261,7 +262,7 @@ LISTED = """
 
 
 def small_cubin():
-    """An ELF file with what resources() reads of a kernel `_Z3OnePf`, which calls a function `_Z3Twov`."""
+    """An ELF file with the sections that resources() reads, for a kernel `_Z3OnePf` that calls a function `_Z3Twov`."""
     info = b"".join(struct.pack("<BBHII", SIZED, attribute, 8, symbol, value)
                     for attribute, symbol, value in ((REGISTERS, 1, 46), (FRAME_SIZE, 1, 16), (REGISTERS, 2, 99), (FRAME_SIZE, 2, 99)))
     of_kernel = struct.pack("<BBH", 3, 0x1b, 255) + struct.pack("<BBHIII", SIZED, MAX_THREADS, 12, 64, 2, 1)
@@ -285,7 +286,7 @@ def self_test():
         found = resources(small_cubin(), sm)
         assert found == {"_Z3OnePf": {"registers": 46, "stack": 16, "shared": shared, "threads": 128}}, found
     assert instructions(LISTED) == {"_Z3OnePf": {"ldg128": 1, "stg128": 1, "local": 1, "ffma": 1}}, instructions(LISTED)
-    # By warps, by registers (128 leave four warps a partition), by shared memory.
+    # Bounded by warps, by registers (128 leave four warps per partition), and by shared memory.
     assert occupancy(80, 32, 256, 0) == 100
     assert occupancy(80, 128, 256, 0) == 25
     assert occupancy(80, 129, 1024, 0) == 0, "a block that does not fit"

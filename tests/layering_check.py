@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Holds the tree to its layout: includes point only downward and never both ways, each SDK stays in its place, each room in its
-namespace, no name means two types, a phase of the coordinator is written by its own decisions, files stay readable.
+"""Holds the tree to its layout: includes point only downward and never in cycles, each SDK stays in its place, each room in its
+namespace, no name means two types, only a coordinator phase's own decisions write its state, files stay readable.
 
 Run from anywhere: `tests/layering_check.py`; prints one line per violation and exits 1 if there is any. `--self-test` shows
 each rule a file that breaks it. To add a room, put it at its height in ROOMS; to let a file use an SDK, widen its row in SDKS.
@@ -40,7 +40,7 @@ SDKS = [
     ("spdlog", r"spdlog/", r"services/|cli/|base/log"),
 ]
 
-# The namespace of every file whose path begins so.
+# Beginning of a path -> the namespace of its files.
 NAMESPACES = {"base/": "zerofleet", "proto/": "zerofleet", "coordinator/": "zerofleet::coordinator",
               "worker/device/": "zerofleet::device", "worker/collective/": "zerofleet::collective",
               "worker/parallel/": "zerofleet::parallel", "worker/memory/": "zerofleet::memory",
@@ -50,7 +50,7 @@ NAMESPACES = {"base/": "zerofleet", "proto/": "zerofleet", "coordinator/": "zero
               "worker/inference/": "zerofleet::inference", "worker/trainer/": "zerofleet::trainer",
               "services/": "zerofleet::services", "bench/": "zerofleet::bench", "cli/": "zerofleet::cli", "python/": "zerofleet::python"}
 
-# The decisions that may write what a phase keeps (the structs of coordinator/fleet.h); others read it.
+# Phase -> the decisions that may write its state (the structs of coordinator/fleet.h); others only read it.
 PHASE_WRITERS = {"forming": "rendezvous|view|recovery|isolation|adoption|coordinator",
                  "adopting": "adoption|divergence|recovery",
                  "loading": "load_phase|view|save_stalls",
@@ -97,7 +97,7 @@ FORWARD_DECLARATIONS = re.compile(
 
 
 def check_namespace(path, text):
-    """A file opens its room's namespace; another's only to declare types in advance."""
+    """A file opens its room's namespace, and others only to declare types in advance."""
     room = room_of(path)
     namespace = next((space for prefix, space in NAMESPACES.items() if path.startswith(prefix)), None)
     if room is None or namespace is None:
@@ -108,7 +108,7 @@ def check_namespace(path, text):
 
 
 def check_phases(path, text):
-    """What a phase of the fleet keeps is written by its own decisions."""
+    """Only a phase's own decisions write its state."""
     decision = re.fullmatch(r"coordinator/(\w+)\.cc", path)
     if decision is None or path.endswith("_test.cc"):
         return
@@ -144,7 +144,7 @@ def definitions(text):
 
 
 def check_types(read, paths):
-    """No two types of one name: the linker takes one of them in silence."""
+    """No two types have the same name: the linker would silently pick one of them."""
     places = {}
     for path in paths:
         if path.endswith((".cc", ".h", ".cu", ".cuh")) and room_of(path):
@@ -156,7 +156,7 @@ def check_types(read, paths):
 
 
 def check_cycles(read, paths):
-    """No two modules (x.h with x.cc) that include each other: neither can be read, or moved, without the other."""
+    """No two modules (x.h with x.cc) include each other: neither could be read, or moved, without the other."""
     includes = {}
     for path in paths:
         if path.endswith((".cc", ".h", ".cu", ".cuh")) and room_of(path) and not path.endswith(("_test.cc", "_fuzz.cc")):
@@ -169,8 +169,8 @@ def check_cycles(read, paths):
 
 
 def check_tests(paths):
-    """Every x.cc of a room has a test in its folder: x_test.cc, or one that names what x.h declares. What emulates a
-    library is a test itself."""
+    """Every x.cc of a room has a test in its folder: x_test.cc, or one that names what x.h declares. A file that emulates
+    a library counts as a test itself."""
     for path in sorted(paths):
         if path.endswith((".cc", ".cu")) and "/emulation/" not in path and room_of(path) and not re.search(r"(_test|_fuzz|_main|main)\.cc$", path):
             if "/" in path and not any(p.startswith(path.rsplit("/", 1)[0] + "/") and p.endswith("_test.cc") for p in paths):
@@ -178,8 +178,8 @@ def check_tests(paths):
 
 
 def check_built(paths, read):
-    """Every source is named by the CMakeLists.txt of its own folder or, by its way there, of one above: a test that is
-    not built cannot fail. `read` gives a path's text."""
+    """Every source is named in the CMakeLists.txt of its own folder or, with its path, of a folder above: a test that is
+    not built cannot fail. `read` returns a path's text."""
     lists = {path.rpartition("/")[0]: read(path) for path in paths if path.endswith("CMakeLists.txt")}
     helpers = "".join(read(path) for path in paths if path.endswith(".cmake"))
     for path in sorted(paths):
@@ -219,7 +219,7 @@ def check_tree():
 
 
 def self_test():
-    """Each rule must see its own violation, and let a good file pass."""
+    """Each rule must report its own violation, and let a good file pass."""
     good = '// Adds.\n#include "base/check.h"\n'
     forward = "namespace zerofleet::device {\nclass Stream;\n}  // namespace zerofleet::device\n"
     assert not list(check_namespace("worker/zero/a.h", forward))

@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 WIDTH = 100
 CODE = (".cc", ".h", ".cu", ".cuh", ".proto")
 
-# What is found in a line of a comment or a page, and what to write.
+# A pattern in a line of a comment or a page, and what to write instead.
 PHRASES = [
     (r"^\s*(//|#) Of ", "begin with what the comment is about"),
     (r"\bwhose it is\b", "its owner"),
@@ -29,7 +29,7 @@ COMMENT = re.compile(r"//.*")
 
 
 def lines_that_wrap(text):
-    """(number, line) of a page's prose: not of tables, code, headings, nor lines that have nowhere to break."""
+    """(number, line) of a page's prose: without tables, code, headings, images, HTML and link definitions."""
     fenced = False
     for number, line in enumerate(text.splitlines(), 1):
         if line.lstrip().startswith("```"):
@@ -39,7 +39,7 @@ def lines_that_wrap(text):
 
 
 def can_break(line):
-    """Whether a space outside code spans and links lies within the width, behind the line's own beginning."""
+    """Whether a space outside code spans and links lies within the width, behind the line's indentation or list marker."""
     plain = re.sub(r"`[^`]*`|\]\([^)]*\)", lambda found: "x" * len(found.group()), line)
     start = len(plain) - len(plain.lstrip()) + len(re.match(r"([-*]|\d+\.)? ?", plain.lstrip()).group())
     return " " in plain[start:WIDTH + 1].strip()

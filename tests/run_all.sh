@@ -4,13 +4,13 @@
 #   tests/run_all.sh [JOBS]        JOBS defaults to the number of cores
 #
 # Three builds, each a folder at the root:
-#   build        g++, release: the house rules, the integration tests, and the unit tests of what computes; the others, which are
-#                marked ONCE, run in build-asan alone (`make check` builds and runs all of them)
+#   build        g++, release: the house rules, the integration tests, and the unit tests that compute; the others, which are
+#                marked ONCE, run only in build-asan (`make check` builds and runs all of them)
 #   build-asan   clang, AddressSanitizer and UndefinedBehaviorSanitizer: unit tests and fuzz targets; clang's thread-safety
 #                analysis is an error in this build
 #   build-tsan   clang, ThreadSanitizer: the tests of the folders where threads meet
 #
-# What finds faults soonest comes first: the release build's unit tests end everything when one is red. These and the integration
+# The quickest to find faults come first: if one of the release build's unit tests fails, everything ends. These and the integration
 # tests wait more than they compute, so they run while the sanitizers' builds and tests, at a lower priority, use the cores.
 set -eu
 cd "$(dirname "$0")/.."
@@ -27,19 +27,19 @@ run_ctest() {
   shift
   { "$@" || echo "ctest failed"; } 2>&1 | tee "build/tests-$name.log"
 }
-# Whether that run was green.
+# passed NAME: whether that run of ctest passed.
 passed() { ! grep -q '^ctest failed$' "build/tests-$1.log"; }
 totals() { sed -n "s/^\(.*tests passed.*\)$/  $1: \1/p" "build/tests-$1.log"; }
 
 say "release build"
 mkdir -p build
-# The packages for the check against Hugging Face transformers are fetched meanwhile.
+# Fetches the packages for the comparison with Hugging Face transformers in the background.
 scripts/oracle_venv.sh >build/oracle-venv.log 2>&1 &
 oracle=$!
 scripts/build.sh build "$jobs" -DZEROFLEET_TESTS_ONCE=ON
 
-# Clang, with AddressSanitizer, UndefinedBehaviorSanitizer, fuzz targets and thread-safety analysis, then with ThreadSanitizer. For the
-# background: it ends itself when it is told to end.
+# Builds with clang: with AddressSanitizer, UndefinedBehaviorSanitizer, fuzz targets and thread-safety analysis, then with
+# ThreadSanitizer. Runs in the background, and ends its children when it is told to end.
 build_sanitizers() {
   build=
   trap 'kill $build; exit 1' TERM
@@ -60,7 +60,7 @@ build_sanitizers >build/sanitizers-build.log 2>&1 &
 builds=$!
 trap 'kill "$builds" $integration 2>/dev/null || true' EXIT
 trap 'exit 130' INT TERM
-# One more than there are cores: some tests wait more than they compute.
+# One more job than there are cores, since some tests wait more than they compute.
 run_ctest unit ctest --test-dir build -L '^(unit|house)$' -j $((jobs + 1)) --output-on-failure
 passed unit || exit 1
 

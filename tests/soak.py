@@ -6,7 +6,7 @@
 Trains one layer of width 16 with the metrics of every process scraped at each interval, samples /proc of the launcher and of its
 children, and compares the largest values after the warm-up (a minute and two checkpoints, half of the run at most) with those
 before, and the medians of the last quarter with those of the third: allocators keep pages for a while, a leak goes on. The bytes
-that are allocated (heap_in_use.cc, preloaded) tell a leak from pages and stacks that are kept. Prints a table
+that are allocated (heap_in_use.cc, preloaded) distinguish a leak from pages and stacks that are kept. Prints a table
 and a verdict; the exit code is 1 if something grew. ZEROFLEET names the binary (default:
 build/zerofleet; its build has the target heap_in_use). Standard library only. Not part of `make test`.
 """
@@ -26,19 +26,19 @@ import urllib.request
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "integration"))
 import fleet  # noqa: E402
 
-# What a process may grow by after the warm-up: pages that allocators keep, threads that gRPC adds while a machine is busy and
+# The growth that a process is allowed after the warm-up: pages that allocators keep, threads that gRPC adds while a machine is busy and
 # keeps for a while, a connection of a scrape under way.
 ALLOWED = {"rss_kb": 4096, "heap_kb": 512, "threads": 6, "descriptors": 4}
-# The same from the third quarter to the last.
+# The growth that it is allowed from the third quarter to the last.
 ALLOWED_LATE = {"rss_kb": 1024, "heap_kb": 32, "threads": 2, "descriptors": 4}
-MOST_CHECKPOINT_STEPS = 10_000  # between two; the coordinator keeps the steps that no checkpoint has yet
-MOST_LOG_BYTES = 17 << 20  # a log and the one before it
+MOST_CHECKPOINT_STEPS = 10_000  # between two checkpoints; the coordinator keeps the steps that no checkpoint has yet
+MOST_LOG_BYTES = 17 << 20  # a log and its predecessor
 COLUMNS = ("rss_kb", "heap_kb", "threads", "descriptors")
 LIBRARY = pathlib.Path(fleet.BINARY).resolve().parent / "tests" / "libheap_in_use.so"
 
 
 def sample(pid, heaps):
-    """The process's figures now; none if it is gone."""
+    """The process's current figures; None if it is gone."""
     try:
         fields = dict(line.split(":", 1) for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines())
         return {"rss_kb": int(fields["VmRSS"].split()[0]), "threads": int(fields["Threads"]),
@@ -101,7 +101,7 @@ def write_config(work, steps, workers):
 
 
 def watch(launcher, port, workers, interval, work, until):
-    """Samples every process until the launcher has ended, which is asked to after `until` seconds:
+    """Samples every process until the launcher has ended; asks it to end after `until` seconds. Returns
     [{seconds, step, log_bytes, processes: {role: figures}}]."""
     samples, began = [], time.monotonic()
     while launcher.poll() is None:
@@ -124,7 +124,7 @@ def watch(launcher, port, workers, interval, work, until):
 
 
 def judge(samples):
-    """The table's rows, and what grew."""
+    """The rows of the table, and what grew."""
     warm = min(samples[-1]["seconds"] / 2, next((each["seconds"] for each in samples if each["seconds"] > 60 and
                                                  each["step"] > 2 * MOST_CHECKPOINT_STEPS), float("inf")))
     before = [each for each in samples if each["seconds"] <= warm and each["step"] > 0] or samples[:2]

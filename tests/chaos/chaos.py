@@ -1,7 +1,7 @@
-"""A real run, what is done to its processes and its disk, and what must hold afterwards; run.py draws from it.
+"""A real run, the faults of its processes and its disk, and what must hold afterwards; run.py draws from the faults.
 
-A method marked `@kind` is one kind of fault, at a moment that is drawn within it. What a kind starts it also ends: a disk is mended, a
-stopped process goes on, unless that it does not is the fault. To add a kind, write such a method. Standard library only.
+A method marked `@kind` is one kind of fault, and draws its moment itself. A kind ends what it starts: a disk is mended, a stopped process
+goes on, unless the fault is that it does not. To add a kind, write such a method. Standard library only.
 """
 import errno
 import json
@@ -23,19 +23,19 @@ import fleet  # noqa: E402
 SAVE_EVERY = 25
 EVALUATE_EVERY = 20
 HEARTBEAT_TIMEOUT = 2
-LOST = 4  # exit code: the run was ended for its losses
+LOST = 4  # exit code of a run that ended because of lost ranks
 PATIENCE = 60  # seconds, from a fault to the next new step
 KEEP = 4
 CANNOT_STORE = 3  # exit code
 STALL_TIMEOUT = 8  # seconds
 MAX_PER_RANK = 3  # the default
-MOST_HISTORY = 12  # losses that the last line of a run tells
+MOST_HISTORY = 12  # the most losses in the last line of a run
 READS = (disk.READ, disk.STAT, disk.OPEN, disk.READ | disk.STAT | disk.OPEN)
 READ_ERRORS = (errno.EIO, errno.ESTALE, errno.ENOENT)
 WAITS = re.compile(rb"\(checkpoint\.stall_timeout_seconds|hangs: the others have waited")
 SPENT = re.compile(rb"^zerofleet: [^\n]*?rank (\d+) (?:has used its (\d+) restarts?|was lost (\d+) times after step (-?\d+))"
                    rb"[^\n]*?; (\d+) loss(?:es)?: ([^\n]*)", re.MULTILINE)
-STATE = "/.coordinator/"  # of the coordinator, within the checkpoint directory of `train`
+STATE = "/.coordinator/"  # the coordinator's state, within the checkpoint directory of `train`
 
 
 class Broken(Exception):
@@ -49,20 +49,20 @@ def kind(method):
 
 
 def kinds_of(chaos):
-    """name -> method of each kind that such a run can take here."""
+    """{name: method} of the kinds that are possible for such a run on this machine."""
     kinds = {name: getattr(chaos, name) for name in dir(chaos) if getattr(getattr(chaos, name), "is_kind", False)}
     impossible = chaos.impossible()
     return {name: each for name, each in kinds.items() if name not in impossible}
 
 
 def losses_of(events, kind_of_loss):
-    """step -> the loss of its training or its evaluation that was reported last."""
+    """{step: the loss of its training or evaluation that was reported last}."""
     return {each["step"]: each["loss"] for each in events if each["event"] == kind_of_loss}
 
 
 def check_restarts_are_spent(log, times):
-    """A run that ends for its losses says which, and they are as many as the rule wants. `times`: how often it has ended so."""
-    if re.search(rb"^zerofleet: coordinator \(pid \d+\) was killed", log, re.MULTILINE):  # as often as a rank may be
+    """A run that ends because of lost ranks must list the losses, as many as the rule requires. `times`: how often it has ended so."""
+    if re.search(rb"^zerofleet: coordinator \(pid \d+\) was killed", log, re.MULTILINE):  # allowed as often as for a rank
         if log.count(b"the coordinator was killed; starting it again") < MAX_PER_RANK:
             raise Broken("the run gave up its coordinator too early")
         return
@@ -78,7 +78,7 @@ def check_restarts_are_spent(log, times):
 
 
 class Chaos:
-    """One run and what is done to it, however it is started; a disk that fails needs bad_disk.cc."""
+    """One run and its faults, however it is started; faults of the disk need bad_disk.cc."""
 
     def __init__(self, folder, seed, workers, wanted=()):
         self.folder, self.draw, self.workers_wanted = pathlib.Path(folder), random.Random(seed), workers
@@ -88,17 +88,17 @@ class Chaos:
         self.checkpoints = self.folder / "checkpoints"
         self.log = self.folder / "train.log"
         self.process = None
-        self.begun = self.spent = 0  # starts; ends for want of restarts
-        self.wanted, self.features = wanted, []  # of features.py
-        self.swaps = []  # (events before it, step) of each checkpoint that another was put in place of
+        self.begun = self.spent = 0  # number of starts, and of ends because restarts were used up
+        self.wanted, self.features = wanted, []  # names of features (features.py)
+        self.swaps = []  # (events before it, step) of each checkpoint that was replaced by another
 
-    without = ()  # features
+    without = ()  # features that such a run cannot have
     may_end = ()  # exit codes that this round's fault may have
-    starts_are_told_again = False  # of a view that a coordinator adopts; `train` tells them once
+    starts_are_told_again = False  # whether an adopted view's start is reported again; `train` reports it once
 
     @staticmethod
     def impossible():
-        """name -> why not, of each kind that cannot happen on this machine."""
+        """{name: reason} of the kinds that are impossible on this machine."""
         reason = disk.why_not()
         return {name: reason for name in dir(Chaos) if name.startswith("disk_")} if reason else {}
 
@@ -124,7 +124,7 @@ class Chaos:
         }
 
     def drawn_config(self):
-        """Of a run that trains as long as faults come; the restarts are the defaults."""
+        """The configuration of a run that trains as long as faults come, with the default restarts."""
         base = self.config(self.checkpoints, 100_000_000)
         self.features, config = features.drawn(self.draw, base, self.folder / "run.yaml", self.without, self.wanted)
         self.workers_wanted = config["parallel"]["workers"]
@@ -136,7 +136,7 @@ class Chaos:
         return [json.loads(line) for line in self.report.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
     def await_progress(self):
-        """Until steps are reported that were not before; a run that ended is no progress."""
+        """Waits until new steps are reported; a run that has ended makes no progress."""
         before = sum(each["event"] == "step" for each in self.events())
         deadline = time.monotonic() + PATIENCE
         while sum(each["event"] == "step" for each in self.events()) < before + 2:
@@ -204,7 +204,7 @@ class Chaos:
     @kind
     def stop_a_worker(self):
         self.signal_some("worker", signal.SIGSTOP)
-        time.sleep(HEARTBEAT_TIMEOUT)  # what is late is the point
+        time.sleep(HEARTBEAT_TIMEOUT)  # the fault is a late answer
 
     @kind
     def pause_a_worker(self):
@@ -240,14 +240,14 @@ class Chaos:
     # --- a disk that fails
 
     def disk_fails(self, fault, calls, seconds=(0, 0), **how):
-        """Until a call was hit, and then for a time that is drawn; of all under the checkpoint directory but the coordinator's state."""
+        """Lets calls fail until one was hit, and then for a drawn time: calls under the checkpoint directory, except the coordinator's state."""
         self.disk.fail(fault, str(self.checkpoints), calls, but=STATE, **how)
         self.await_hit()
         time.sleep(self.draw.uniform(*seconds))
         self.disk.mend()
 
     def await_hit(self):
-        self.may_end = (CANNOT_STORE,)  # a coordinator that begins meanwhile is refused
+        self.may_end = (CANNOT_STORE,)  # a coordinator that starts meanwhile is refused
         deadline = time.monotonic() + PATIENCE
         while not self.disk.hits():
             if time.monotonic() > deadline:
@@ -281,7 +281,7 @@ class Chaos:
 
     @kind
     def disk_tears_a_call(self):
-        """Half a write, and the process is gone; or it is gone before an fsync or a rename. One that is one of many."""
+        """The process ends in the middle of a write, or before an fsync or a rename; which of the calls it is depends on chance."""
         self.disk_fails(disk.TORN, self.draw.choice([disk.WRITE, disk.SYNC, disk.RENAME]), chance=self.draw.choice([0.1, 0.5, 1]))
 
     @kind
@@ -301,7 +301,7 @@ class Chaos:
     # --- one reader's disk
 
     def fails_to_read(self, pid):
-        """Nothing but what is committed, of one process if `pid` is given."""
+        """Reads of committed files fail; only those of one process if `pid` is given."""
         if self.draw.random() < 0.25:
             self.disk.fail(self.draw.choice([disk.FLIP, disk.SHORT]), "/step-", disk.READ, pid=pid)
         else:
@@ -309,19 +309,19 @@ class Chaos:
 
     @kind
     def disk_is_bad_for_a_reader(self):
-        """A rank that stays cannot read while another is replaced. It may be lost, the checkpoint may not."""
+        """A surviving rank cannot read while another is replaced. The rank may be lost, but not the checkpoint."""
         pids = self.children("worker")
         if len(pids) < 2:
             return
         reader, other = self.draw.sample(pids, 2)
         self.fails_to_read(reader)
         self.send(other, signal.SIGKILL)
-        self.await_progress()  # with snapshots nothing may be read
+        self.await_progress()  # with snapshots there may be no read
         self.disk.mend()
 
     @kind
     def disk_is_bad_for_the_coordinator(self):
-        """Commits fail; in a recovery it may be asked to judge what it cannot read."""
+        """Commits fail; in a recovery the coordinator may have to judge a checkpoint that it cannot read."""
         for pid in self.children("coordinator"):
             self.disk.fail(disk.ERROR, "step-", self.draw.choice(READS), error=self.draw.choice(READ_ERRORS), pid=pid)
         time.sleep(self.draw.uniform(0, 2))
@@ -332,7 +332,7 @@ class Chaos:
 
     @kind
     def disk_is_bad_as_the_coordinator_starts(self):
-        """What cannot be read is not damaged: it refuses to start, or goes on with it."""
+        """A checkpoint that cannot be read is not damaged: the coordinator refuses to start, or continues with it."""
         self.may_end = (CANNOT_STORE,)
         self.disk.fail(disk.ERROR, "/step-", self.draw.choice(READS), error=self.draw.choice(READ_ERRORS[:2]))
         self.signal_some("coordinator", signal.SIGKILL)
@@ -341,7 +341,7 @@ class Chaos:
 
     @kind
     def disk_hides_the_state_as_the_coordinator_starts(self):
-        """A state that cannot be looked at is not a run without one: generations would begin again."""
+        """A state that cannot be examined must not count as absent: generations would begin again."""
         self.may_end = (CANNOT_STORE,)
         self.disk.fail(disk.ERROR, STATE + "coordinator.json", self.draw.choice(READS), error=self.draw.choice(READ_ERRORS[:2]))
         self.signal_some("coordinator", signal.SIGKILL)
@@ -350,12 +350,12 @@ class Chaos:
 
     @kind
     def disk_loses_an_answer(self):
-        """What was renamed or removed is, and the caller is told of an error."""
+        """A rename or removal is carried out, but the caller gets an error."""
         calls = self.draw.choice([disk.RENAME, disk.RENAME | disk.UNLINK])
         self.disk_fails(disk.LOST, calls, (0, 2), error=self.draw.choice([errno.EIO, errno.ENOENT]))
 
     def disk_hangs(self, role, calls):
-        """One process's calls do not return until it has been told who waits for the save, or for a rank that writes live states."""
+        """One process's calls do not return until it was reported who waits for the save, or for a rank that writes live states."""
         told = len(WAITS.findall(self.logged()))
         pids = self.children(role)
         for pid in self.draw.sample(pids, len(pids)):  # a spare writes nothing
@@ -383,16 +383,16 @@ class Chaos:
     def logged(self):
         return self.log.read_bytes()
 
-    # --- what people do
+    # --- mistakes of operators
 
     def committed(self):
         return sorted(path.parent for path in self.checkpoints.glob("step-????????/manifest.json"))
 
     @kind
     def checkpoint_is_swapped(self):
-        """For a copy of an older one, and nobody is left who has it in memory: nothing goes on from it."""
+        """The newest checkpoint is replaced by a copy of an older one, and no rank with it in memory is left: no run continues from it."""
         deadline = time.monotonic() + PATIENCE
-        while len(self.committed()) < 3:  # both, and one to go back to
+        while len(self.committed()) < 3:  # these two, and one to go back to
             if time.monotonic() > deadline:
                 raise Broken(f"no three checkpoints within {PATIENCE} s")
             time.sleep(0.05)
@@ -412,18 +412,18 @@ class Chaos:
     # --- the invariants
 
     def check_generations(self):
-        """I3, and I7: by a recovery the run goes back to the newest commit, and each save waits for the one before. No fault
-        here changes a bit."""
+        """I3 and I7: a recovery goes back to the newest commit, and each save waits for the one before. No fault here changes
+        a bit."""
         last, before = 0, ""
         committed = failed = 0  # the newest commit that was reported, and the saves that failed since
         swapped = [before_it for before_it, _ in self.swaps]
         for index, event in enumerate(self.events()):
             generation = event.get("generation")
             if swapped and index >= swapped[0] and event["event"] in ("start", "recovery"):
-                committed, failed = 0, 1_000_000  # it goes back further for a reason, until the next commit
+                committed, failed = 0, 1_000_000  # until the next commit it has a reason to go back further
                 swapped.pop(0)
             if event["event"] in ("start", "recovery"):
-                # A coordinator that was started again in a recovery tells its start and the end of the recovery.
+                # A coordinator that was restarted in a recovery reports its start and the end of the recovery.
                 one = generation == last and (before == "start" and event["event"] == "recovery" or
                                               self.starts_are_told_again and event["event"] == "start")
                 if generation <= last and not one:
@@ -442,7 +442,7 @@ class Chaos:
                 raise Broken(f"ranks disagree without a cause: {event['cause']}")
 
     def check_checkpoints(self):
-        """I1 and I2. A commit whose launcher or coordinator was killed may be in no report, but for the run that goes on from it."""
+        """I1 and I2. A commit whose launcher or coordinator was killed may be in no report, except that a run resumes from it."""
         reported = {each["path"] for each in self.events() if each["event"] == "checkpoint"}
         gone_on_from = {each.get("resumed_from", each.get("resumed_step")) for each in self.events()
                         if each["event"] in ("start", "recovery")}
@@ -461,8 +461,8 @@ class Chaos:
                 raise Broken(f"{path} does not verify: {verified.stderr.strip()}")
 
     def check_losses(self):
-        """I6, of steps and evaluations, against a run of as many steps that nothing happens to. A step whose launcher was killed may be in no report.
-        What was trained by another number of ranks differs in its rounding, and so does what follows; not in the order of samples."""
+        """I6, for steps and evaluations, compared with an undisturbed run of as many steps. A step whose launcher was killed may be in no
+        report. Steps of another number of ranks, and all that follow, differ in rounding, except in the order of samples."""
         events = self.events()
         losses = losses_of(events, "step")
         config = json.loads((self.folder / "run.yaml").read_text())
@@ -522,7 +522,7 @@ class OnOneMachine(Chaos):
             raise Broken(f"the run ended with {code}")
 
     def settle(self):
-        """What the last round has done is known by then: `train` replaces nobody once it stops."""
+        """Waits until the effects of the last round are known: once `train` stops, it replaces no process."""
         time.sleep(1.5 * HEARTBEAT_TIMEOUT)
         self.await_progress()
 
@@ -570,13 +570,13 @@ class OnOneMachine(Chaos):
         self.kill_everything_and_resume() if self.draw.random() < 0.5 else self.resume_workers()
 
     def resume_workers(self):
-        """All workers are gone at once, and the coordinator goes on."""
+        """All workers end at once, and the coordinator goes on."""
         for role, number in (("worker", signal.SIGKILL), ("coordinator", signal.SIGCONT)):
             self.signal_some(role, number, 100)
 
     @kind
     def disk_is_bad_as_everything_starts(self):
-        """What cannot be read for a while is not damaged."""
+        """Files that cannot be read for a while are not damaged."""
         self.may_end = (CANNOT_STORE,)
         self.disk.fail(disk.ERROR, "/step-", self.draw.choice(READS), error=self.draw.choice(READ_ERRORS[:2]))
         self.kill_everything_and_resume()
@@ -591,7 +591,7 @@ class OnOneMachine(Chaos):
 
     @kind
     def disk_loses_the_state(self):
-        """A generation that is not durable must not be used: the coordinator ends, and the run with it unless it is started again."""
+        """A generation that is not durable must not be used: the coordinator ends, and so does the run unless it is restarted."""
         self.disk.fail(disk.ERROR, STATE + "coordinator.json", self.draw.choice([disk.WRITE, disk.SYNC, disk.RENAME]), error=errno.EIO)
         self.kill_a_worker()
         self.await_hit()

@@ -9,13 +9,13 @@ import fleet
 LIBRARY = pathlib.Path(fleet.BINARY).resolve().parent / "tests" / "chaos" / "libbad_disk.so"
 WRITE, SYNC, RENAME, READ, STAT, OPEN, UNLINK, LOCK, MAKE = (1 << bit for bit in range(9))
 ERROR, SLOW, SHORT, TORN, FLIP, LOST, HUNG, FEIGNED = range(1, 9)
-# bad_disk.cc's Control: fault, calls, error, milliseconds, chance of 65,536, seed, pid, calls seen, calls hit, where, but
+# bad_disk.cc's Control: fault, calls, error, milliseconds, chance out of 65,536, seed, pid, calls seen, calls hit, where, but
 CONTROL = struct.Struct("=9I188s32s")
 HIT_AT = 8 * 4
 
 
 def why_not():
-    """Why no disk can fail here, or None."""
+    """Why disks cannot fail on this machine, or None."""
     return None if LIBRARY.exists() else f"{LIBRARY} is not there; build the target bad_disk"
 
 
@@ -31,7 +31,8 @@ class BadDisk:
             self.control = mmap.mmap(file.fileno(), CONTROL.size)
 
     def fail(self, fault, where, calls, but="", chance=1.0, error=0, milliseconds=0, pid=0):
-        """From now on, so much of the calls on paths with `where` and without `but` in them; of one process if `pid` is given."""
+        """From now on this share (`chance`) of the calls on paths with `where` and without `but` in them has the fault; only calls of one
+        process if `pid` is given."""
         self.mend()
         self.seed += 1
         self.control[:] = CONTROL.pack(0, calls, error, milliseconds, round(65536 * chance), self.seed & 0xffffffff, pid, 0, 0,

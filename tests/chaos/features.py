@@ -1,13 +1,13 @@
-"""What a run of the chaos runner can be configured with, and how that is drawn from its seed. Standard library only."""
+"""The features that a run of the chaos runner can have, and how they are drawn from its seed. Standard library only."""
 import json
 import subprocess
 
 import fleet
 
-# What needs several ranks on a node.
+# Features that need several ranks on a node.
 WITHIN_A_NODE = ("tensor groups", "sequence parallelism")
 
-# name -> what it changes in the configuration; each is in a third of the runs. To add one, write a row.
+# Name -> the changes to the configuration. Each feature is in a third of the runs. To add one, write a row.
 FEATURES = {
     "bf16": {"precision": "bf16"},
     "fp16": {"precision": "fp16"},
@@ -21,7 +21,7 @@ FEATURES = {
     "copies of snapshots": {"checkpoint": {"snapshot_every_steps": 5, "replicate": 1}},
     "streamed saves": {"checkpoint": {"snapshot": "stream"}},
     "rollback": {"on_divergence": "rollback"},
-    # In the order of samples they change no bit. Whoever waits for somebody to come does so for a short time.
+    # In the order of samples the number of workers changes no bit. Waits for missing workers are short.
     "fewer workers": {"restart": {"min_workers": 1, "form_timeout_seconds": 6, "load_timeout_seconds": 20, "reconnect_timeout_seconds": 20},
                       "reduce": {"order": "samples"}, "batch": {"micro_sequences": 2}},
     "a spare": {"restart": {"spares": 1}},
@@ -39,7 +39,7 @@ def accepted(path, config):
 
 
 def drawn(draw, base, path, without=(), wanted=()):
-    """The names of what was drawn, `wanted` among them, and the configuration, which the program accepts; else all is drawn anew."""
+    """The names of the drawn features, including `wanted`, and the configuration; draws again until the program accepts it."""
     while True:
         names = [name for name in FEATURES if name not in without and (draw.random() < 1 / 3 or name in wanted)]
         config = fleet.merged(base, {"parallel": {"zero_stage": draw.randint(0, 3)}})

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""kill -9 at each named point of save, commit, join and recovery: whatever is left there, the run ends well.
+"""kill -9 at each named point of save, commit, join and recovery: whatever that leaves behind, the run ends well.
 
     tests/chaos/kill_points.py [--runs N] [--only TEXT]...      `make chaos-kill-points RUNS=...`
     tests/chaos/kill_points.py --list
@@ -13,9 +13,9 @@ worker is killed before the fleet has formed, with 4, and with 0 when it is star
   I1  every checkpoint that was reported as committed and is kept verifies, byte for byte
   I2  nothing else is listed as committed
   I3  generations strictly grow
-  I6  the last loss reported for each step is, to the bit, that of a run that nothing happened to
+  I6  the last loss reported for each step is, to the bit, that of an undisturbed run
   I7  no recovery loses more steps than lie between two commits
-  I8  nothing is left of what was removed, or was not committed
+  I8  nothing is left of checkpoints that were removed or not committed
 
 Standard library only. Exit code 1: an invariant is broken, or a point was not reached.
 """
@@ -35,39 +35,39 @@ from chaos import Broken, fleet
 
 ROOMS = ("base", "worker", "services")
 POINT = re.compile(r'ZF_(FILE_)?KILL_POINT\(\s*"([^"]+)"')
-FILES = ("manifest.json", "coordinator.json", ".epoch", ".epoch.spare")  # that are written by write, fsync, rename, fsync of the directory
+FILES = ("manifest.json", "coordinator.json", ".epoch", ".epoch.spare")  # files written by write, fsync, rename, fsync of the directory
 STEPS = 5 * chaos.SAVE_EVERY
 WORKERS = 3
 PATIENCE = 120  # seconds, for one run
 
-# What must have happened before a point is passed; any other is passed in every run.
+# Points that are passed only after the loss of a worker; other points are passed in every run.
 AFTER_A_WORKER = {"worker/regroup", "worker/view-left", "coordinator/regroup"}
 AFTER_THE_COORDINATOR = {"session/broken", "session/coordinator-is-back", "session/adopted", "coordinator/rejoin-received"}
-# Passed once more in a recovery: by the process that takes the place, or by those that are left.
+# Points that are passed once more in a recovery: by the replacement, or by the processes that are left.
 AGAIN = ("worker/", "coordinator/")
 ONCE = {"worker/finished", "worker/first-step", "worker/last-save-committed", "worker/complete", "coordinator/complete", "coordinator/finished-received", "worker/hello",
         "worker/welcome", "worker/outcome", "coordinator/outcome", "coordinator/shard-received", "coordinator/manifest-due",
         "coordinator/stored", "coordinator/hello-received", "coordinator/welcome"}
 
-# A worker that is lost before the fleet has formed ends `train`, which has nothing to lose, and so does a coordinator that is lost
-# before it listens; the same command starts it.
+# The loss of a worker before the fleet has formed, or of a coordinator before it listens, ends `train`, which has nothing to lose yet;
+# the same command starts it again.
 BEFORE_THE_FLEET = ("worker/hello", "worker/welcome", "worker/endpoint-made", "worker/ready-told", "prune/leftover-apart", "@.epoch", "@.epoch.spare")
 FORM_FAILED = 4
 
-# Passed where the removal of a checkpoint by an earlier release was cut short.
+# Points that are passed only where the removal of a checkpoint by an earlier release was interrupted.
 AFTER_A_REMOVAL = {"prune/leftover-apart"}
 
-# Saves that are written from the live states: these points are passed in no others, and a file's are tried in both kinds.
+# Points of saves that are written from the live states, and passed in no others. A file's points are tried in both kinds of saves.
 STREAM_ALONE = ("stream/", "save/gate")
 STREAM_TOO = ("shard/", "save/before-report", "save/reported")
-PIECES = 14  # of a rank's file, the end included
+PIECES = 14  # pieces of a rank's file, including the end
 
-# loss: the role that is killed before, or ""; snapshot: checkpoint.snapshot
+# loss: the role that is killed beforehand, or ""; snapshot: the value of checkpoint.snapshot
 Trial = collections.namedtuple("Trial", "point passing loss snapshot", defaults=("memory",))
 
 
 def points():
-    """Every point of the sources, by name; one per file where it has files."""
+    """The name of every point in the sources; points of files once per file."""
     found = set()
     for room in ROOMS:
         for path in sorted((fleet.ROOT / room).rglob("*.cc")):
@@ -77,7 +77,7 @@ def points():
 
 
 def trials():
-    """One for each point, and another in a recovery for those that are passed in one again."""
+    """A trial for each point, and another one in a recovery for points that are passed again there."""
     listed = []
     for point in points():
         if point.startswith(STREAM_ALONE + STREAM_TOO):
@@ -157,7 +157,7 @@ class Killed(chaos.OnOneMachine):
         self.send(self.children(self.trial.loss)[0], signal.SIGKILL)
 
     def check_leftovers(self):
-        """I8."""
+        """Checks I8."""
         steps = {path for path in self.checkpoints.glob("step-*") if not (path / "manifest.json").exists()}
         left = sorted(str(path) for path in steps | set(self.checkpoints.glob(".step-*")) | set(self.checkpoints.glob(".epoch.*.tmp")))
         if left:
@@ -176,7 +176,7 @@ class Killed(chaos.OnOneMachine):
 
 
 def undisturbed(folder):
-    """step -> loss of the run that nothing happens to."""
+    """{step: loss} of an undisturbed run."""
     run = chaos.OnOneMachine(folder, 1, WORKERS)
     config = run.config(run.checkpoints, STEPS)
     (run.folder / "run.yaml").write_text(json.dumps(config))
@@ -185,7 +185,7 @@ def undisturbed(folder):
 
 
 def one(trial, wanted):
-    """Why the trial failed; nothing if it did not."""
+    """Runs a trial; returns why it failed, or nothing."""
     with tempfile.TemporaryDirectory(prefix="zerofleet-kill-", ignore_cleanup_errors=True) as folder:
         run = Killed(folder, trial)
         try:

@@ -1,5 +1,5 @@
-"""A fleet by hand on nodes of a network of its own, whose processes are started again whenever they end, as a job controller does;
-and the faults that its network can have. Needs root and `ip`. Standard library only.
+"""A fleet by hand on nodes of a network of its own, whose processes are restarted whenever they end, as by a job controller; and the
+faults of its network. Needs root and `ip`. Standard library only.
 """
 import functools
 import json
@@ -16,12 +16,11 @@ from chaos import HEARTBEAT_TIMEOUT, Broken, kind
 
 PORT = 7070
 RESTART_SECONDS = 0.2
-SMALLER, LARGER = b"nobody came within", b"workers have joined"  # what the coordinator says when the fleet has become so
+SMALLER, LARGER = b"nobody came within", b"workers have joined"  # logged by the coordinator when the fleet has changed its size
 
 
 class NodeFleet:
-    """Workers on the first nodes, one each, then nodes for those that take the place of one that is cut off, and the coordinator on the
-    last."""
+    """Workers on the first nodes, one each; then nodes for replacements of workers that are cut off; and the coordinator on the last."""
 
     def __init__(self, folder, config, report, workers, environment=None, idle=1):
         self.folder, self.report, self.environment = folder, report, environment
@@ -72,11 +71,11 @@ class NodeFleet:
                     if (node == self.coordinator) == (role == "coordinator") and process.poll() is None}
 
     def workers(self):
-        """The nodes that are to have a worker."""
+        """The nodes that should have a worker."""
         return sorted(self.wanted - {self.coordinator})
 
     def move(self, node):
-        """The worker of this node is wanted elsewhere; what runs here is left alone. The node that takes its place."""
+        """Moves this node's worker to another node, which is returned; the process that runs here is left alone."""
         with self.lock:
             free = next(each for each in range(self.coordinator) if each not in self.wanted)
             self.end(free)
@@ -84,7 +83,7 @@ class NodeFleet:
         return free
 
     def leave_out(self, nodes):
-        """Their workers end, and no others are started."""
+        """Ends the workers of these nodes, and starts no others there."""
         with self.lock:
             self.wanted = self.wanted - {*nodes}
             for node in nodes:
@@ -95,7 +94,7 @@ class NodeFleet:
             self.wanted = self.wanted | {*nodes}
 
     def end(self, node):
-        """Kills what runs on a node."""
+        """Kills the process on a node."""
         with self.lock:
             process = self.processes.get(node)
             if process is not None:
@@ -115,9 +114,9 @@ class OnNodes(chaos.Chaos):
     """A run across nodes."""
 
     fleet = None
-    least = 0  # workers that the run goes on with
+    least = 0  # the fewest workers with which the run goes on
     without = features.WITHIN_A_NODE  # one rank a node
-    judged = 0  # ends of the coordinator
+    judged = 0  # number of ends of the coordinator that have been judged
     starts_are_told_again = True
 
     @staticmethod
@@ -140,7 +139,7 @@ class OnNodes(chaos.Chaos):
         return sorted(self.fleet.pids(role).values())
 
     def go_on(self):
-        """Who ended is started again; that the run ended for a reason of its own is only expected for want of restarts."""
+        """Processes that ended are restarted. That the run ended by itself is expected only if restarts were used up."""
         with self.fleet.lock:
             codes = [code for node, code, _ in self.fleet.ended if node == self.fleet.coordinator]
         if codes.count(chaos.LOST) > self.spent:
@@ -152,7 +151,7 @@ class OnNodes(chaos.Chaos):
             raise Broken(f"the coordinator ended with {unexpected}")
 
     def end(self):
-        pass  # a supervised fleet has no end but that its processes are killed
+        pass  # a supervised fleet ends only when its processes are killed
 
     def close(self):
         if self.fleet is not None:
@@ -165,7 +164,7 @@ class OnNodes(chaos.Chaos):
 
     @kind
     def cut_a_node(self):
-        """For a while: from shorter than the heartbeat timeout to longer than the rank is given up for."""
+        """Cuts a node off for a while: from less than the heartbeat timeout to longer than it takes to give up the rank."""
         node = self.a_node()
         self.fleet.network.cut(node)
         time.sleep(self.draw.uniform(0.2, 2.5 * HEARTBEAT_TIMEOUT))
@@ -173,7 +172,7 @@ class OnNodes(chaos.Chaos):
 
     @kind
     def cut_a_node_for_good(self):
-        """Until it is replaced, on another node; then it is back, with what still runs there."""
+        """Cuts a node off until its worker is replaced on another node; then it is back, with the process that still runs there."""
         node = self.a_node()
         self.fleet.network.cut(node)
         time.sleep(self.draw.uniform(0, 2 * HEARTBEAT_TIMEOUT))
@@ -192,7 +191,7 @@ class OnNodes(chaos.Chaos):
 
     @kind
     def cut_between_two(self):
-        """Both reach the coordinator, and not each other."""
+        """Both reach the coordinator, but not each other."""
         one, other = self.draw.sample(self.fleet.workers(), 2)
         self.fleet.network.cut_between(one, other)
         time.sleep(self.draw.uniform(0.2, 8))  # the hang timeout is 5 s
@@ -233,7 +232,7 @@ class OnNodes(chaos.Chaos):
 
     @kind
     def stop_a_worker(self):
-        """Until it is killed by who watches over its node: what runs is not started again."""
+        """Stops a worker until its node's supervisor kills it: a process that still exists is not restarted."""
         pid = self.draw.choice(self.children("worker"))
         self.send(pid, signal.SIGSTOP)
         time.sleep(HEARTBEAT_TIMEOUT + self.draw.uniform(0, 2))
@@ -245,7 +244,7 @@ class OnNodes(chaos.Chaos):
 
     @kind
     def take_workers_away(self):
-        """Nobody takes their places: where the fleet may be smaller it goes on without them, and with them when they are back."""
+        """Nothing takes their places: if the fleet may be smaller it goes on without them, and with them once they are back."""
         shrinks = self.least < self.workers_wanted
         spares = len(self.fleet.workers()) - self.workers_wanted
         most = self.workers_wanted - self.least if shrinks else 1

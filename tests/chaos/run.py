@@ -8,17 +8,17 @@
 One round is one fault of a kind drawn from the seed, at a moment drawn from it, on a run that trains as long as faults come. There are
 two runs, and each takes its part of the rounds, one after the other: `train`, the processes of `zerofleet train`, and `nodes`, a fleet
 whose processes are each in a network namespace of their own (nodes.py; root only). The disk of both fails too (disk.py). What the
-run is configured with is drawn as well (features.py), with the restarts that are the default. After each round the run must go on
-by itself: a step that was not done before is reported in time. Only where a rank has used its restarts, or chance killed it three
-times after one step, which is the rule for a poison step, is it started again, and it must say which losses those were. At the end:
+run is configured with is drawn as well (features.py), with the default restarts. After each round the run must go on by itself: a new
+step is reported in time. The run is started again only if a rank has used up its restarts, or chance killed it three times after the
+same step, which is the rule for a poison step; the run must then list those losses. At the end:
 
   I1  every checkpoint that was reported as committed and is kept verifies, byte for byte
-  I2  nothing else is listed as committed, and nothing is set aside as damaged that is not
+  I2  nothing else is listed as committed, and nothing is wrongly set aside as damaged
   I3  generations strictly grow
-  I6  the last loss reported for each step is, to the bit, that of a run that nothing happened to
+  I6  the last loss reported for each step is, to the bit, that of an undisturbed run
   I7  no recovery loses more steps than lie between two commits
 
-ZEROFLEET names the binary. Standard library only. Exit code 1: an invariant is broken; the seed, the kinds and the logs are told.
+ZEROFLEET names the binary. Standard library only. Exit code 1: an invariant is broken; the seed, the kinds and the logs are printed.
 """
 import argparse
 import collections
@@ -37,7 +37,7 @@ GROUNDS = {"train": chaos.OnOneMachine, "nodes": nodes.OnNodes}
 
 
 def possible(grounds):
-    """ground -> the names of its kinds, of those that this machine can have; says which it cannot."""
+    """{ground: the names of its kinds that are possible on this machine}; prints those that are not."""
     left = {}
     for name in grounds:
         reason = network.why_not() if name == "nodes" else None
@@ -51,7 +51,7 @@ def possible(grounds):
 
 
 def drawn(kinds, only, rounds, draw):
-    """ground -> the kinds of its rounds: each kind once, in an order that is drawn, then any."""
+    """{ground: the kinds of its rounds}: each kind once, in a drawn order, then any."""
     names = sorted(only or set().union(*kinds.values()))
     draw.shuffle(names)
     listed = {ground: [] for ground in kinds}

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A real Prometheus server watches a real fleet with the committed rules: a fault is done to the fleet, its alert fires; the fault is
-undone, and it resolves. Every expression of the dashboards and of the recording rules has data.
+"""A real Prometheus server watches a real fleet with the committed rules. When a fault is done to the fleet, its alert fires; when the
+fault is undone, the alert resolves. Every expression of the dashboards and of the recording rules has data.
 
-Only time is shortened: durations and ages in the rules, by SCALE; the rest of each expression is as in deploy/prometheus. Not staged: a
-memory plan with holes (FragmentationHigh), which no fault makes, and a fleet whose ranks all stand still (NoProgress).
+Only durations and ages in the rules are changed: divided by SCALE; the rest of each expression is as in deploy/prometheus. Two alerts
+are not staged: a memory plan with holes (FragmentationHigh), which no fault causes, and a fleet whose ranks all stand still (NoProgress).
 """
 import contextlib
 import errno
@@ -24,18 +24,18 @@ import disk  # noqa: E402
 RULES = fleet.ROOT / "deploy" / "prometheus" / "zerofleet.rules.yml"
 DASHBOARDS = fleet.ROOT / "deploy" / "grafana"
 SCALE = 300
-# Of an alert that counts what takes a loaded machine some time to do.
+# The divisor for an alert that counts events which take a loaded machine some time.
 SCALE_OF = {"ZerofleetGenerationChurn": 40}
 LEAST_WINDOW = 6  # seconds in which a rate or an increase has enough scrapes to be one
 SECONDS = {"s": 1, "m": 60, "h": 3600}
 NOT_STAGED = {"ZerofleetFragmentationHigh", "ZerofleetNoProgress"}
-PATIENCE = 180  # seconds, for whatever is waited for on a loaded machine
+PATIENCE = 180  # seconds to wait for anything on a loaded machine
 WITHOUT_DATA = {"gpu.json"}  # there is no GPU
 WORKERS, EVERY, CHURN = 2, 100, 5
 
 
 def shortened(text):
-    """The rules with their durations divided; a rule is told by its name."""
+    """The rules with their durations divided; a rule is recognised by its name."""
     rules = re.split(r"(?m)^(?=      - (?:alert|record): )", text)
     return "".join(shortened_rule(rule) for rule in rules)
 
@@ -48,7 +48,7 @@ def shortened_rule(rule):
         return max(least, round(int(match.group("count")) * SECONDS[match.group("unit")] / scale))
     rule = re.sub(r"(?<=\[)(?P<count>\d+)(?P<unit>[smh])(?=\])", lambda match: f"{seconds(match, LEAST_WINDOW)}s", rule)
     rule = re.sub(r"(?<=for: )(?P<count>\d+)(?P<unit>[smh])$", lambda match: f"{seconds(match, 1)}s", rule, flags=re.M)
-    # An age that is a number; ratios are below it.
+    # Numbers of three digits or more are ages; ratios are smaller.
     return re.sub(r"(?<=> )(?P<count>\d{3,})(?P<unit>)$", lambda match: str(max(LEAST_WINDOW, int(match.group("count")) // scale)), rule,
                   flags=re.M)
 
@@ -69,11 +69,11 @@ class AlertsFire(prometheus.PrometheusTest):
     # --- two fleets, each with ports for its coordinator's metrics, its workers', and its coordinator
 
     def port(self, place, second=False):
-        """Of worker `place`; -1 is the coordinator's metrics, WORKERS its own."""
+        """The port of worker `place`; -1 is the port of the coordinator's metrics, WORKERS the coordinator's own."""
         return self.first + second * (WORKERS + 2) + place + 1
 
     def spawn(self, *arguments):
-        # Nobody reads what they say meanwhile.
+        # Nobody reads their output meanwhile.
         with open(self.work / "fleets.log", "ab") as log:
             return subprocess.Popen([fleet.BINARY, *map(str, arguments)], env=self.environment(), cwd=self.work, stdin=subprocess.DEVNULL,
                                     stdout=log, stderr=log)
@@ -97,12 +97,12 @@ class AlertsFire(prometheus.PrometheusTest):
     # --- what Prometheus sees
 
     def value(self, metric, second=False):
-        """Of the coordinator of one of the fleets; {} stands for its instance."""
+        """The value of a metric of one fleet's coordinator; {} stands for its instance."""
         instance = f'instance="127.0.0.1:{self.port(-1, second)}"'
         return max((float(each["value"][1]) for each in self.query(metric.replace("{}", instance))), default=-1)
 
     def before(self, *alerts):
-        """A fault that is about to be done: what is seen next must not be of another one."""
+        """Before a fault: waits until these alerts are quiet, so that the next one to fire comes from this fault."""
         for alert in alerts:
             self.wait_for(f"{alert} to be quiet", lambda: alert not in self.firing(), PATIENCE)
 
@@ -133,7 +133,7 @@ class AlertsFire(prometheus.PrometheusTest):
         for expression, source in wanted.items():
             self.wait_for(f"data of {source}: {expression}", lambda: self.query(expression))
 
-    # --- what is done to a fleet
+    # --- faults
 
     def kill(self, place):
         """A worker dies, another takes its place, and the fleet trains in another generation."""
@@ -153,7 +153,7 @@ class AlertsFire(prometheus.PrometheusTest):
 
     @contextlib.contextmanager
     def held_up(self, process):
-        """The process runs for a fraction of its time, too little at a time to take part in many collectives."""
+        """The process runs only a fraction of the time, in slices too short to take part in many collectives."""
         over = threading.Event()
 
         def hold():
@@ -175,7 +175,7 @@ class AlertsFire(prometheus.PrometheusTest):
         self.start_prometheus(range(self.first, self.first + 2 * (WORKERS + 2)), shortened(RULES.read_text()))
         coordinator = self.start_coordinator()
         self.fires("ZerofleetNotTraining")
-        # A coordinator's time without workers is no goodput.
+        # The time that a coordinator waits for workers is no goodput.
         self.wait_for("a coordinator that waits", lambda: self.value(
             'count_over_time(zerofleet_coordinator_phase{phase="forming", {}}[5m])') >= 3)
         self.members = [self.start_worker(place) for place in range(WORKERS)]
@@ -186,7 +186,7 @@ class AlertsFire(prometheus.PrometheusTest):
 
         self.disk.fail(disk.ERROR, f"{self.work}/first/", disk.WRITE | disk.SYNC, error=errno.ENOSPC)
         self.fires("ZerofleetSaveFailed", "ZerofleetCheckpointStale")
-        # While nothing is saved the newest stays the newest, and who loads it next finds the damage.
+        # While nothing is saved the newest checkpoint stays the newest, and the next load finds the damage.
         self.damage_the_newest_checkpoint()
         self.kill(0)
         self.fires("ZerofleetCheckpointVerifyFailed", "ZerofleetRankLost")

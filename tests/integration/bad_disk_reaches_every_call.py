@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The disk of tests/chaos/bad_disk.cc stands before every file call that the program and libstdc++ make: none of them is sound by accident."""
+"""The disk of tests/chaos/bad_disk.cc intercepts every file call that the program and libstdc++ make, so that no call escapes its faults."""
 import errno
 import subprocess
 import sys
@@ -48,7 +48,7 @@ class BadDiskReachesEveryCall(fleet.FleetTest):
             self.skipTest(f"SKIPPED: {disk.why_not()}")
 
     def answers(self, bad, where):
-        """Name of a call -> its errno, of calls in a folder."""
+        """{name of a call: its errno} for calls in a folder."""
         folder = self.work / where
         folder.mkdir(exist_ok=True)
         done = subprocess.run([sys.executable, "-c", CALLS, str(folder)], env={**self.environment(), **bad.environment},
@@ -65,7 +65,7 @@ class BadDiskReachesEveryCall(fleet.FleetTest):
         self.assertEqual(self.answers(bad, "another"), sound, "calls elsewhere were touched")
 
     def test_a_tree_is_not_removed(self):
-        """As std::filesystem::remove_all does: by names in directories that are open."""
+        """std::filesystem::remove_all removes names in open directories."""
         bad = disk.BadDisk(self.work, 1)
         folder = self.work / "tree" / "deep"
         folder.mkdir(parents=True)

@@ -64,7 +64,7 @@ class BadInput(fleet.FleetTest):
 
     def test_cuda_without_cuda(self):
         self.refused_before_start(self.config(), "cuda", arguments=("--device", "cuda"))
-        # Reported before connecting to anything.
+        # The error is reported before the worker connects to anything.
         worker = self.run_command("worker", "--coordinator", "127.0.0.1:1", "--device", "cuda", timeout=20)
         self.assert_one_line(worker, USAGE, "cuda")
 
@@ -109,7 +109,7 @@ class BadInput(fleet.FleetTest):
         if os.geteuid() == 0 and subprocess.run([fleet.BINARY, "--version"], preexec_fn=as_a_guest,
                                                 capture_output=True).returncode != 0:
             self.skipTest("SKIPPED: another user cannot run the binary where it is")
-        # Steps of a fleet are also timed and done again.
+        # `bench step` runs a fleet, too.
         for command in (("train", config), ("bench", "step", "--steps", 1, "--preset", "gpt2-char")):
             process = self.start(*command, preexec_fn=as_a_guest)
             _, err = process.communicate(timeout=60)
@@ -118,7 +118,7 @@ class BadInput(fleet.FleetTest):
         self.assert_nothing_left()
 
     def test_too_few_addresses(self):
-        """Libraries die of it, each in its own way."""
+        """With too little address space libraries fail, each in its own way."""
         def in_little_room():
             resource.setrlimit(resource.RLIMIT_AS, (800 << 20, 800 << 20))
 
@@ -152,7 +152,7 @@ class BadInput(fleet.FleetTest):
         for delay in (0, 0.005, 0.02, 0.05):
             for sent, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGQUIT, None)):
                 process = self.start("train", self.write_config(self.config(steps=100000)), "--resume", "auto")
-                time.sleep(delay)  # a random moment; all of them must work
+                time.sleep(delay)  # a random moment; the command must end well at every one
                 process.send_signal(sent)
                 _, err = process.communicate(timeout=60)
                 self.assertIn(process.returncode, (-sent, code), err[-2000:])
@@ -284,7 +284,7 @@ class BadInput(fleet.FleetTest):
         (step_dir / "manifest.json").write_text(json.dumps(manifest))
         self.assert_one_line(self.run_command("checkpoint", "verify", step_dir), DATA, "99")
         self.assert_refused(self.train_anyhow(self.config(steps=6), "--resume", step_dir), DATA, "99")
-        # Named by their directory the checkpoints are not whole, and who reads them is told which one it is.
+        # Given the directory of the checkpoints, the error names the damaged one.
         self.assert_one_line(self.run_command("checkpoint", "verify", step_dir.parent), DATA, "99")
         read = self.run_command("eval", "--checkpoint", step_dir.parent, "--data", self.train_file, "--json")
         self.assertEqual((read.code, json.loads(read.out)["step"]), (0, 2), read.err)
@@ -304,7 +304,7 @@ class BadInput(fleet.FleetTest):
         self.assert_refused(run, DATA, "optimizer.name is adamw there and sgd")
 
     def test_a_full_disk(self):
-        """The only save of this run never finds room: it is tried several times, and the run ends, saying so."""
+        """The only save of this run never finds room: it is tried several times, and the run ends with an error that says so."""
         disk = self.small_disk("64k")
         run = self.train_anyhow(self.config(steps=4, checkpoint={"dir": str(disk)}))
         self.assert_refused(run, DATA, "No space left on device; 1 other rank failed as well; the last save was tried 5 times")

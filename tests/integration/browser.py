@@ -12,11 +12,11 @@ import subprocess
 import tempfile
 import time
 
-SECONDS = 60  # the longest wait for one answer, on a machine that is busy
+SECONDS = 60  # the longest wait for one answer, on a busy machine
 
 
 def chromium():
-    """The browser's path; none if it is not there."""
+    """The browser's path; None if it is not installed."""
     return shutil.which("chromium") or shutil.which("chromium-headless-shell")
 
 
@@ -82,7 +82,7 @@ class Browser:
             raise RuntimeError(f"{url}: {failed}")
 
     def evaluate(self, expression):
-        """The value of a JavaScript expression in the page, also where the page itself may run none."""
+        """The value of a JavaScript expression in the page, even if the page itself may not run JavaScript."""
         result = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in result:
             raise RuntimeError(f"{expression}: {result['exceptionDetails']}")

@@ -26,7 +26,7 @@ class BundleStandsAlone(fleet.FleetTest):
         super().setUpClass()
         cls.made = pathlib.Path(tempfile.mkdtemp(prefix="zerofleet-bundle-"))
         cls.addClassCleanup(shutil.rmtree, cls.made, ignore_errors=True)
-        # Installed in one place and used in another.
+        # The bundle is installed in one place and used in another.
         subprocess.run(["cmake", "--install", str(BUILD), "--prefix", str(cls.made / "here")], check=True,
                        stdout=subprocess.DEVNULL)
         cls.bundle = cls.made / "there"
@@ -78,7 +78,7 @@ class BundleStandsAlone(fleet.FleetTest):
         self.assert_nothing_left()
 
     def test_its_archive_is_small(self):
-        """It is copied to GPU machines over slow links. Its programs hold the same kernels, which a wide window finds."""
+        """The archive is copied to GPU machines over slow links. Its programs contain the same kernels; a wide window finds them."""
         archive = self.work / "bundle.tar.zst"
         subprocess.run(["tar", "-C", str(self.bundle), "--use-compress-program=zstd -q -3 --long=27", "-cf", str(archive), "."], check=True)
         self.assertLess(archive.stat().st_size, LARGEST_ARCHIVE_BYTES)
@@ -99,10 +99,10 @@ class BundleStandsAlone(fleet.FleetTest):
         self.assertEqual({row["verdict"] for row in result["floors"]}, {"not measured"})
         text = (out / "result.md").read_text()
         self.assertIn("Not a GPU result", text)
-        self.assertEqual(len((out / "steps.jsonl").read_text().splitlines()), 1 + len(states))  # and the settings
+        self.assertEqual(len((out / "steps.jsonl").read_text().splitlines()), 1 + len(states))  # the first line has the settings
         self.assertEqual({step["figures"]["attention"]["bf16"] for step in result["steps"] if step["step"] == "facts"}, {"cpu"})
 
-        # Again, as after a call that was cut short: what has passed is not run twice, and a part does not affect the others.
+        # Called again, as after a call that was cut short: steps that passed are not run twice, and parts do not affect each other.
         again = subprocess.run(["sh", str(script), str(self.bundle), str(out), "--dry-run", "--part", "timed"],
                                capture_output=True, text=True, cwd=self.work, timeout=600, env=self.environment())
         self.assertEqual(again.returncode, 0, again.stdout + again.stderr)

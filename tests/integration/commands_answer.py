@@ -35,7 +35,7 @@ class CommandsAnswer(fleet.FleetTest):
             self.assertRegex(err, r"^zerofleet: standard output: cannot be written: No space left on device\n$")
 
     def test_a_reader_that_leaves_is_no_error(self):
-        # Both if SIGPIPE ends the process and if it is ignored, as some shells pass it on.
+        # Covers both a SIGPIPE that ends the process and one that is ignored, as some shells pass it on.
         code, err = self.under_bash("set -o pipefail; $zf completion bash | head -1; echo ${PIPESTATUS[0]}")
         self.assertEqual(err, "")
         code, err = self.under_bash("trap '' PIPE; $zf completion bash | head -c 1 >/dev/null; exit ${PIPESTATUS[0]}")
@@ -95,7 +95,7 @@ class CommandsAnswer(fleet.FleetTest):
         self.assertEqual(sorted(on.column("loss")), [1, 2, 3])
 
     def weights_that_are_not_finite(self, exported, tensors):
-        """An import names them; weights whose loss is not finite are an error of eval."""
+        """An import names weights that are not finite; weights whose loss is not finite are an error of eval."""
         path = self.work / "hf" / "model.safetensors"
         begin = 8 + struct.unpack("<Q", exported[:8])[0]
         self.assertGreater(tensors, 1)

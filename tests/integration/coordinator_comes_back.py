@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The coordinator of a run is killed, also in saves, or stands still: the workers go on, another coordinator adopts them, no step is lost."""
+"""A run's coordinator is killed, also during saves, or stands still: the workers go on, another coordinator adopts them, no step is lost."""
 import os
 import pathlib
 import random
@@ -12,7 +12,7 @@ import fleet
 STEPS = 600
 EVERY = 20  # steps from one save to the next
 KILLS = 12 if fleet.full_size() else 4
-# To serve again takes some 0.2 s; the limit is for a machine that is busy with other tests.
+# A new coordinator serves after some 0.2 s; the limit is for a machine that is busy with other tests.
 SERVING_SECONDS = 15
 
 
@@ -39,7 +39,7 @@ class CoordinatorComesBack(fleet.FleetTest):
         return cls.wanted
 
     def children(self):
-        """role -> the arguments of each such process, by its id."""
+        """{role: {process id: its arguments}}."""
         found = {"coordinator": {}, "worker": {}}
         for pid in self.leftovers():
             try:
@@ -64,7 +64,7 @@ class CoordinatorComesBack(fleet.FleetTest):
         return process, report
 
     def kill_coordinator(self, process):
-        """Kills it; the seconds until its successor accepts connections."""
+        """Kills it; returns the seconds until its successor accepts connections."""
         (pid, _), = self.children()["coordinator"].items()
         host, port = next(iter(self.children()["worker"].values()))[3].rsplit(":", 1)
         killed = time.monotonic()
@@ -125,7 +125,7 @@ class CoordinatorComesBack(fleet.FleetTest):
         self.assert_undisturbed(process, report, workers, times)
 
     def test_stands_still_for_longer_than_its_connections_last(self):
-        """20 s without an answer break every gRPC connection (services/rpc/grpc_common.h), and no run."""
+        """20 s without an answer break every gRPC connection (services/rpc/grpc_common.h), but not the run."""
         process, report = self.started(self.run_config("killed", steps=STEPS))
         workers = sorted(self.children()["worker"])
         (pid, _), = self.children()["coordinator"].items()
@@ -141,7 +141,7 @@ class CoordinatorComesBack(fleet.FleetTest):
         out, err = process.communicate(timeout=fleet.RUN_SECONDS)
         run = fleet.Run(process.returncode, out, err, report)
         self.assertEqual(run.code, 0, err[-3000:])
-        # Which of the two coordinators noticed the loss is a matter of milliseconds: a next generation began in any case.
+        # Which of the two coordinators noticed the loss is a matter of milliseconds; another generation began in any case.
         self.assertGreater(len({each["generation"] for each in run.of("step")}), 1)
         self.assert_same_bits(self.undisturbed()[0].column("loss"), run.column("loss"), "after the recovery")
         self.assert_nothing_left()

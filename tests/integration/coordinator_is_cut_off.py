@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The coordinator's own network fails for a while: the ranks train on and come back with what they have done, nobody is lost, and
-every loss is what it would have been.
+"""The coordinator's own network fails for a while: the ranks train on and come back with their steps, none is lost, and every loss
+has its usual value.
 
 Needs root and `ip netns`; skipped, with the reason, where that is not permitted.
 """
@@ -23,13 +23,13 @@ class CoordinatorIsCutOff(fleet.FleetTest):
             self.skipTest(f"SKIPPED: {reason}")
 
     def run_config(self, name):
-        # A loss ends this run. A second save waits for the commit of the first, so that training ends behind every cut.
+        # The loss of a rank ends this run. A second save waits for the commit of the first, so that training ends after every cut.
         return self.config(steps=STEPS, parallel={"workers": WORKERS}, batch={"micro_sequences": 2},
                            checkpoint={"dir": str(self.work / name), "every_steps": 20},
                            restart={"max_per_rank": 0, "heartbeat_timeout_seconds": HEARTBEAT_TIMEOUT})
 
     def cut_for(self, cuts):
-        """Exit codes, errors and the report of a fleet by hand whose coordinator is cut off for so many seconds, again and again."""
+        """Exit codes, errors and the report of a fleet by hand whose coordinator is cut off once for each number of seconds in `cuts`."""
         network = Network(WORKERS + 1)
         self.addCleanup(network.close)
         network.open()
@@ -52,14 +52,14 @@ class CoordinatorIsCutOff(fleet.FleetTest):
         for number, seconds in enumerate(cuts, start=1):
             self.wait_for(coordinator, report, number)
             network.cut(WORKERS)
-            time.sleep(seconds)  # how long the network is away is what is tried
+            time.sleep(seconds)  # the test is about this length
             network.heal(WORKERS)
         ended = [process.communicate(timeout=fleet.RUN_SECONDS) for process in (coordinator, *workers)]
         codes = [process.returncode for process in (coordinator, *workers)]
         return codes, [err for _, err in ended], fleet.Run(0, "", "", report)
 
     def wait_for(self, coordinator, report, commits):
-        """Until so many commits are told since the last cut."""
+        """Waits until `commits` commits have been reported since the last cut."""
         before = report.read_text().count('"event":"checkpoint"') if report.exists() else 0
         deadline = time.monotonic() + fleet.RUN_SECONDS
         while time.monotonic() < deadline and coordinator.poll() is None:

@@ -21,7 +21,7 @@ def mix(value):
 
 
 def sample_at(place, samples):
-    """worker/data/sampler.cc: the sample at this place of the first epoch."""
+    """The sample at this place of the first epoch, as in worker/data/sampler.cc."""
     key, half = mix(mix(SEED)), 1
     while half < 32 and 1 << (2 * half) < samples:
         half += 1
@@ -48,12 +48,12 @@ class DivergenceIsLeftOut(fleet.FleetTest):
         base = {"steps": STEPS, "parallel": {"workers": 3}, "optimizer": {"learning_rate": 1e-2}, "seed": SEED,
                 "checkpoint": {"dir": str(self.work / name), "every_steps": EVERY}, "on_divergence": "rollback",
                 "divergence": {"spike_factor": 1.3, "window_steps": 8},
-                # A worker that is lost with the coordinator is waited for three times as long.
+                # A worker that is lost together with the coordinator is awaited three times as long.
                 "restart": {"heartbeat_timeout_seconds": 4}}
         return self.config(**fleet.merged(base, changes))
 
     def told_from_the_start(self, rollback):
-        """The run of a coordinator whose state says that this is left out."""
+        """A run from the start whose coordinator's state already says that these samples are left out."""
         state = self.work / "told" / ".coordinator"
         state.mkdir(parents=True)
         entry = {"step": 0, "resumed_step": 0, "first_sample": rollback["first_sample"],
@@ -69,7 +69,7 @@ class DivergenceIsLeftOut(fleet.FleetTest):
         (rollback,) = run.of("rollback")
         loaded = rollback["resumed_step"]
         self.assertEqual(rollback["step"], BAD_STEP)
-        self.assertIn(loaded, (0, EVERY))  # 0 where the disk was too slow to commit the save by then
+        self.assertIn(loaded, (0, EVERY))  # 0 if the disk was too slow to commit the save by then
         self.assertEqual((rollback["first_sample"], rollback["skipped_samples"]), (loaded * BATCH, (BAD_STEP - loaded) * BATCH))
         self.assertIn(f"step {BAD_STEP} had diverged", run.err)
         self.assertEqual(len(run.of("recovery")), 1)
@@ -95,7 +95,7 @@ class DivergenceIsLeftOut(fleet.FleetTest):
             self.assertIsNone(process.poll(), "the run ended before it went back")
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.005)  # polls a real process at intervals
-        # Before the next commit, if the machine is fast enough; the same must hold after it.
+        # This is before the next commit if the machine is fast enough; the same must hold after it.
         os.kill(self.children("coordinator")[0], signal.SIGKILL)
         os.kill(min(self.children("worker")), signal.SIGKILL)
         out, err = process.communicate(timeout=fleet.RUN_SECONDS)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A coordinator tries out the file systems of its directories: one on which no commit is safe is refused, a weak one is told of.
+"""A coordinator tests the file systems of its directories: one on which no commit is safe is refused, and a weak one is reported.
 
 The disk that breaks each promise is tests/chaos/bad_disk.cc.
 """

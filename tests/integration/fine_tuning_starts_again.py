@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fine-tuning by init_from: the model is read from the weights it begins with, and the same command, again, goes on."""
+"""Fine-tuning by init_from: the model is read from the weights it begins with, and the same command, given again, continues the run."""
 import json
 import os
 import shutil
@@ -13,7 +13,7 @@ class FineTuningStartsAgain(fleet.FleetTest):
     STEPS = 600  # a second or so: a signal must arrive before the last
 
     def imported(self):
-        """The weights of a short run, by way of a Hugging Face directory."""
+        """The weights of a short run, exported to a Hugging Face directory and imported."""
         self.train(self.config(checkpoint={"dir": str(self.work / "source")}))
         step_dir = self.work / "imported" / "step-00000000"
         for arguments in (("export", fleet.latest_checkpoint(self.work / "source"), self.work / "hf"),
@@ -23,7 +23,7 @@ class FineTuningStartsAgain(fleet.FleetTest):
         return step_dir
 
     def tuning(self, init_from, **changes):
-        """A configuration that says nothing of the model."""
+        """A configuration that does not describe the model."""
         config = self.config(**{"init_from": str(init_from), "steps": self.STEPS,
                                 "checkpoint": {"dir": str(self.work / "tuned")}, **changes})
         del config["model"]
@@ -55,7 +55,7 @@ class FineTuningStartsAgain(fleet.FleetTest):
                 break
         self.assertEqual(stopped.code, 143, stopped.err[-2000:])
         self.assert_nothing_left()
-        shutil.rmtree(source.parent)  # the run has a checkpoint of its own: it needs nothing else
+        shutil.rmtree(source.parent)  # the run has its own checkpoint and needs nothing else
         again = self.train(config)
         self.assertEqual(again.of("start")[0]["resumed_from"], max(stopped.column("loss")))
         self.assert_same_bits(whole.column("loss"), {**stopped.column("loss"), **again.column("loss")}, "the tuned run")
@@ -116,13 +116,13 @@ class FineTuningStartsAgain(fleet.FleetTest):
         same = self.run_command("verify-run", self.work / "killed", "--steps", "30-45", "--workers", "1")
         self.assertEqual(same.code, 0, same.err)
         self.assertIn("same: steps 30-45", same.out)
-        # A bit of a later checkpoint, which the steps do not begin from.
+        # Flips a bit in a later checkpoint, which the steps do not start from.
         later = max((self.work / "killed").glob("step-*/rank-*.safetensors"))
         good = later.read_bytes()
         later.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
         self.assertEqual(self.run_command("verify-run", self.work / "killed", "--steps", "30-45").code, 3)
         later.write_bytes(good)
-        # With another base the losses are others: the adapters name theirs by its digest.
+        # With another base the losses would differ, so adapters name theirs by its digest.
         shard = next(source.glob("*.safetensors"))
         shard.write_bytes(shard.read_bytes()[:-1] + b"\x01")
         self.assertEqual(self.run_command("verify-run", self.work / "killed", "--steps", "30-45").code, 3)
@@ -147,7 +147,7 @@ class FineTuningStartsAgain(fleet.FleetTest):
         command = self.run_command("eval", "--checkpoint", tuned, "--data", self.train_file)
         self.assertEqual(command.code, 3)
         self.assertIn(f"its frozen weights are those of {source}", command.error_lines()[0])
-        # What was saved is whole, and no rank is at fault: none is lost for it.
+        # The saved files are whole and no rank is at fault, so no rank is lost.
         resumed = self.train_anyhow(self.tuning_adapters(source, "plain", steps=12))
         self.assertEqual(resumed.code, 3)
         self.assertRegex(resumed.error_lines()[0], f"could not load: init_from: {source}: .*; {tuned} holds what was trained alone")

@@ -23,7 +23,7 @@ RUN_SECONDS = 240
 
 
 def english_like_text(size):
-    """The same few thousand words of made-up text every time: enough structure for a loss that falls."""
+    """The same made-up text every time, of a few thousand words: enough structure for the loss to fall."""
     draw = random.Random(1)
     words = ["".join(draw.choice("aeiou") if i % 2 else draw.choice("bdklmnprst") for i in range(draw.randint(2, 7)))
              for _ in range(200)]
@@ -42,8 +42,8 @@ def merged(base, changes):
 
 
 def free_port(count=1):
-    """The first of `count` ports in a row that nothing listens on at the moment."""
-    for base in range(random.randint(20000, 31000), 32768 - count, count):  # below those the kernel assigns to clients
+    """The first of `count` consecutive ports on which nothing listens at the moment."""
+    for base in range(random.randint(20000, 31000), 32768 - count, count):  # below the ports that the kernel assigns to clients
         sockets = []
         try:
             for port in range(base, base + count):
@@ -72,7 +72,7 @@ class Run:
         return [each for each in self.events if each["event"] == event]
 
     def column(self, field):
-        """step -> value, of the steps this report holds; of a step repeated after a resume, the last value."""
+        """{step: value} for the steps in this report; for a step repeated after a resume, the last value."""
         return {each["step"]: each[field] for each in self.of("step")}
 
     def error_lines(self):
@@ -81,7 +81,7 @@ class Run:
 
 
 def told(pid):
-    """What a process is, and what it waits for."""
+    """Describes a process, and what it waits for."""
     try:
         place = pathlib.Path("/proc", str(pid))
         return (pid, (place / "cmdline").read_bytes().replace(b"\0", b" ").decode(), (place / "wchan").read_text())
@@ -128,7 +128,7 @@ class FleetTest(unittest.TestCase):
         return path
 
     def small_disk(self, size):
-        """A file system of its own with so much room, which only root can have; skips the test elsewhere."""
+        """A file system of this size, which only root can mount; skips the test elsewhere."""
         if os.geteuid() != 0:
             self.skipTest("SKIPPED: mounting a small file system needs root")
         disk = self.work / "disk"
@@ -144,7 +144,7 @@ class FleetTest(unittest.TestCase):
         return {**os.environ, MARK: self.mark, "OMP_NUM_THREADS": "1"}
 
     def start(self, *arguments, env=None, **options):
-        """`env`: variables besides those that every process has."""
+        """Starts the binary. `env`: variables besides those that every process gets."""
         return subprocess.Popen([BINARY, *map(str, arguments)], env={**self.environment(), **(env or {})}, cwd=self.work, text=True,
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A fleet whose coordinator and workers are started by hand: what each prints, the report, who may join and stop it, how
-many may knock, and how it answers a hang-up.
+many may connect, and how it answers a hang-up.
 """
 import resource
 import signal
@@ -68,7 +68,7 @@ class FleetByHand(fleet.FleetTest):
         self.assert_nothing_left()
 
     def test_a_rank_that_computes_otherwise_is_refused_or_pinned(self):
-        # oneDNN's own limit stands for an older CPU.
+        # oneDNN's limit on the instruction set makes this CPU look like an older one.
         coordinator, address = self.coordinator(self.config(steps=2))
         ends = [self.finish(worker) for worker in [self.worker(address), self.worker(address, env={"ONEDNN_MAX_CPU_ISA": "AVX"})]]
         code, _, err = self.finish(coordinator)
@@ -99,12 +99,12 @@ class FleetByHand(fleet.FleetTest):
         return page
 
     def test_three_thousand_connections_leave_the_ports_serving(self):
-        """Nobody who knocks and says nothing, from one address or many, keeps workers and probes out."""
+        """Silent connections, from one address or many, do not keep workers and probes out."""
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         if hard < 4096:
             self.skipTest("SKIPPED: 3,000 connections need a higher hard limit on open files")
         self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, resource.getrlimit(resource.RLIMIT_NOFILE))
-        resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))  # as the coordinator gets it
+        resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))  # the coordinator gets this limit
         port = fleet.free_port()
         coordinator, address = self.coordinator(self.config(), "--metrics-port", port, "--metrics-linger", 60)
         resource.setrlimit(resource.RLIMIT_NOFILE, (4096, hard))
@@ -121,7 +121,7 @@ class FleetByHand(fleet.FleetTest):
         self.assertRegex(page, r'refused_clients_total\{.*cause="room".*\} [1-9]')
 
     def await_alive(self, port):
-        """As who probes does it: on a busy machine the coordinator may hear from its own port too late, once."""
+        """Probes until the coordinator says that it is alive: on a busy machine it may once hear from its own port too late."""
         deadline = time.monotonic() + fleet.RUN_SECONDS
         while True:
             try:

@@ -15,7 +15,7 @@ import urllib.request
 import fleet
 
 NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-SETTLE_SECONDS = 3  # files are looked at every second
+SETTLE_SECONDS = 3  # processes check the files every second
 
 
 def openssl(*arguments):
@@ -35,7 +35,7 @@ class FleetUnderTls(fleet.FleetTest):
         self.token.chmod(0o600)
 
     def certificate(self, folder, role, authority="old", name=None, days=2):
-        """<folder>/ca.crt, tls.crt and tls.key of a role, as a mounted Secret has them; the flags that name them."""
+        """Writes <folder>/ca.crt, tls.crt and tls.key for a role, laid out like a mounted Secret; returns the flags that name them."""
         folder = self.work / folder
         folder.mkdir(exist_ok=True)
         request, names = folder / "request", folder / "names"
@@ -67,7 +67,7 @@ class FleetUnderTls(fleet.FleetTest):
 
     @staticmethod
     def get(port, page, folder=None):
-        """A page of the metrics port, under TLS, as the holder of a folder's certificate."""
+        """A page of the metrics port, read under TLS with the certificate in a folder."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         if folder:
@@ -120,7 +120,7 @@ class FleetUnderTls(fleet.FleetTest):
         self.assert_nothing_left()
 
     def presented(self, port):
-        """The certificate that a server shows, DER."""
+        """The certificate that a server presents, in DER."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         context.set_alpn_protocols(["h2"])
@@ -137,7 +137,7 @@ class FleetUnderTls(fleet.FleetTest):
             time.sleep(0.1)  # polls real processes at intervals
 
     def test_every_certificate_is_exchanged_while_it_trains(self):
-        # Each snapshot is a connection from worker to worker.
+        # Each snapshot makes a connection from worker to worker.
         config = self.config(steps=1_000_000, checkpoint={"every_steps": 0, "snapshot_every_steps": 20, "replicate": 1})
         report, first = self.work / "report.jsonl", fleet.free_port(3)
         ports, roles = range(first, first + 3), ("coordinator", "worker-0", "worker-1")
@@ -149,7 +149,7 @@ class FleetUnderTls(fleet.FleetTest):
         self.wait_for("no step", lambda: report.exists() and len(self.steps(report)) > 20)
 
         def exchange(make):
-            """Puts what `make` writes into a folder into the place of each role's files, as kubelet does: all at once."""
+            """Replaces each role's files by those that `make` writes into a folder, all at once, as kubelet does."""
             for role in roles:
                 shutil.copytree(self.work / role, self.work / "next")
                 make(self.work / "next", role)
@@ -159,7 +159,7 @@ class FleetUnderTls(fleet.FleetTest):
 
         both = (self.work / "old.crt").read_text() + (self.work / "new.crt").read_text()
         exchange(lambda folder, _: (folder / "ca.crt").write_text(both))
-        time.sleep(SETTLE_SECONDS)  # nothing shows whom a client trusts
+        time.sleep(SETTLE_SECONDS)  # nothing shows which authorities a client trusts
         before = [self.presented(port) for port in ports]
 
         def renewed(folder, role):
@@ -169,11 +169,11 @@ class FleetUnderTls(fleet.FleetTest):
         self.wait_for("an old certificate is still shown",
                       lambda: all(self.presented(port) != old for port, old in zip(ports, before)))
         exchange(lambda folder, _: shutil.copy(self.work / "new.crt", folder / "ca.crt"))
-        shutil.copy(self.work / "new.crt", self.work / "former" / "ca.crt")  # it still shows the old authority's certificate
+        shutil.copy(self.work / "new.crt", self.work / "former" / "ca.crt")  # it still presents the old authority's certificate
         self.wait_for("the old authority's certificate is still accepted",
                       lambda: self.run_command("status", "--coordinator", address, *former).code != 0)
 
-        # Now each worker connects again, for which both sides need the new files.
+        # Now each worker connects again, which needs the new files on both sides.
         coordinator.kill()
         coordinator.communicate()
         coordinator, _ = self.coordinator(config, *arguments, listen=address)
@@ -188,7 +188,7 @@ class FleetUnderTls(fleet.FleetTest):
         run = fleet.Run(code, out, err, report)
         self.assertEqual(run.of("recovery"), [])
         self.assertEqual({each["generation"] for each in run.of("step")}, {1})
-        steps = [each["step"] for each in run.of("step")]  # the second coordinator is told of the newest steps once more
+        steps = [each["step"] for each in run.of("step")]  # the newest steps are reported to the second coordinator once more
         self.assertEqual(sorted(set(steps)), list(range(1, max(steps) + 1)))
         self.assert_nothing_left()
 

@@ -22,9 +22,9 @@ import cuda_toolkit  # noqa: E402
 
 BUILD = pathlib.Path(fleet.BINARY).resolve().parent
 USER = "65532:65532"
-FOLDER = "/var/lib/zerofleet"  # where it starts
+FOLDER = "/var/lib/zerofleet"  # the image's working directory
 LARGEST_IMAGE_BYTES = 150_000_000
-# Runs its arguments in $1, with what a container has besides its image.
+# Runs its arguments in $1, with the mounts that a container adds to its image.
 CONTAINED = 'root=$1; shift; mount --rbind /dev "$root/dev" && mount -t proc none "$root/proc" && mount --rbind /sys "$root/sys" && ' \
             f'mount -t tmpfs none "$root/tmp" && exec chroot --userspec={USER} "$root" "$@"'
 
@@ -68,9 +68,9 @@ class ImageTrains(fleet.FleetTest):
         for each in document["relationships"]:
             related.setdefault(each["relationshipType"], set()).update((each["spdxElementId"], each["relatedSpdxElement"]))
         self.assertLessEqual(set().union(*related.values()), packages.keys() | {"SPDXRef-DOCUMENT"})
-        self.assertIn("SPDXRef-nlohmann-json3-dev", related["BUILD_DEPENDENCY_OF"])  # all of it is headers
+        self.assertIn("SPDXRef-nlohmann-json3-dev", related["BUILD_DEPENDENCY_OF"])  # it consists of headers only
         libraries = {path.name for folder in ("usr/lib", "opt/zerofleet/lib") for path in (self.root / folder).rglob("*.so*")}
-        # Whose they are by dpkg's own account, found by name.
+        # Their packages according to dpkg, found by name.
         found = subprocess.run(["dpkg-query", "--search", *(f"*/{name}" for name in libraries)], capture_output=True, text=True, check=True)
         contained = {packages[identifier]["name"] for identifier in related["CONTAINS"]}
         listed = {pathlib.Path(file).name for owner, file in re.findall(r"(?m)^([^:, ]+).*: (/.*)$", found.stdout) if owner in contained}
@@ -80,7 +80,7 @@ class ImageTrains(fleet.FleetTest):
             self.assertTrue((self.root / "usr/share/doc" / name / "copyright").stat().st_size > 0)
 
     def test_of_cuda_it_lists_what_is_in_it_and_what_it_was_built_with(self):
-        """By a toolkit that scripts/cuda_toolkit.py unpacks of made-up wheels: a library that is in the bundle, and a compiler."""
+        """Uses a toolkit that scripts/cuda_toolkit.py unpacks from made-up wheels: a library that is in the bundle, and a compiler."""
         scratch = self.made / "cuda"
         toolkit, bundle, root = scratch / "toolkit", scratch / "bundle", scratch / "root"
         toolkit.mkdir(parents=True)

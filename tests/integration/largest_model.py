@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Under a limit to the device's memory the largest model grows from configuration to configuration as in the ZeRO paper.
+"""Under a limit on device memory the largest model grows from configuration to configuration as in the ZeRO paper.
 
-Plain data parallelism < P_os < P_os+g < P_os+g+p (ZeRO section 5, table 2), and C1 < C2 < C4 < C5 (table 3, figure 6). The largest is
-what `zerofleet plan` lets one expect: it trains, leaves less than 3% of the limit free, and one layer more is refused in one line with
-what is short and what would help; what it names first trains the model that was refused. The models are small, and so is the limit.
+Plain data parallelism < P_os < P_os+g < P_os+g+p (ZeRO section 5, table 2), and C1 < C2 < C4 < C5 (table 3, figure 6). The largest model
+is the one that `zerofleet plan` predicts: it trains and leaves less than 3% of the limit free, and with one layer more it is refused, in one
+line that says what is short and what would help; the first remedy named trains the refused model. The models are small, and so is the limit.
 """
 import json
 import re
@@ -21,14 +21,14 @@ class LargestModel(fleet.FleetTest):
         return {"memory": {"device_limit": f"{LIMIT_BYTES >> 10}KiB"}, "checkpoint": {"dir": str(self.work / name)}}
 
     def states_config(self, stage, layers):
-        """The states of the model are most of the memory."""
+        """A configuration in which the model's states are most of the memory."""
         return self.config(model={"layers": layers, "hidden": 48, "heads": 4, "context": 16, "vocab": 256}, precision="bf16", steps=1,
                            parallel={"zero_stage": stage, "workers": 2}, batch={"global_sequences": 2, "micro_sequences": 1},
                            **self.limits(f"stage-{stage}-{layers}"))
 
     def inputs_config(self, name, layers):
-        """In tensor groups of two, with a batch whose kept inputs weigh more than a rank's gradients, and in parts less: where inputs
-        weigh more, gradients lie in their memory, and it makes no difference whether they are split."""
+        """A configuration with tensor groups of two and a batch whose kept inputs are larger than a rank's gradients when whole, and smaller
+        when partitioned. Where inputs are larger, gradients lie in their memory, and splitting gradients makes no difference."""
         stage, activation = CONFIGURATIONS[name]
         return self.config(model={"layers": layers, "hidden": 48, "heads": 4, "context": 32, "vocab": 256}, precision="bf16", steps=1,
                            parallel={"zero_stage": stage, "workers": 4, "tensor": 2}, activation={"checkpointing": "block", **activation},
@@ -41,7 +41,7 @@ class LargestModel(fleet.FleetTest):
         return sum(document["rank_memory"]["device"].values()), document["parameters"]
 
     def largest(self, make):
-        """Layers and parameters. What a layer takes depends on the others, with which it shares memory."""
+        """The layers and parameters of the largest model. A layer's memory depends on the others, with which it shares."""
         fits, too_many = 1, 256
         while too_many - fits > 1:
             middle = (fits + too_many) // 2

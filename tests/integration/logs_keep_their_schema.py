@@ -15,7 +15,7 @@ TYPES = {"string": str, "integer": int, "null": type(None)}
 
 
 def fault(line):
-    """Why the line is none of the schema's, or None: as much of JSON Schema as that file uses."""
+    """Why the line violates the schema, or None. Implements the parts of JSON Schema that the file uses."""
     fields = json.loads(line)
     if list(fields) != SCHEMA["required"]:
         return f"fields {list(fields)}"
@@ -42,7 +42,7 @@ class LogsKeepTheirSchema(fleet.FleetTest):
         self.report = self.work / "report.jsonl"
 
     def launch(self, role, *arguments):
-        """A process whose stderr goes to a file: a log of this level is longer than a pipe that nobody reads."""
+        """A process whose stderr goes to a file: a log at this level would fill a pipe that nobody reads."""
         log = self.work / f"{role}-{time.time_ns()}.log"
         with open(log, "wb") as err:
             process = subprocess.Popen([fleet.BINARY, role, *map(str, arguments), "--supervised", "--quiet", "--log-level", "debug"],
@@ -68,7 +68,7 @@ class LogsKeepTheirSchema(fleet.FleetTest):
             time.sleep(0.02)  # polls a real process at intervals
 
     def logged(self, process, send=None):
-        """What a process had logged when it ended; other text is not the log's."""
+        """The log lines of a process after its end; other text on stderr is left out."""
         if send:
             process.send_signal(send)
         process.communicate(timeout=fleet.RUN_SECONDS)

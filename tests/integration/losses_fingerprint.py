@@ -5,7 +5,7 @@
     tests/integration/losses_fingerprint.py --binary A --against B        says whether B gives the same bits; exit code 1 if not
 
 The configurations cover stages 0 to 3, bf16, fp16 and fp32, world sizes 1 to 3, one and several micro-batches, UCX and the
-in-process backend. Use this to show that a change leaves results unchanged, or what a change of numerics affects.
+in-process backend. Use this to show that a change leaves results unchanged, or which results it affects.
 """
 import argparse
 import collections
@@ -63,7 +63,7 @@ def config_of(case, folder):
 
 
 def steps_of(binary, case):
-    """[(step, loss, gradient norm)] of one run."""
+    """Runs one case; returns [(step, loss, gradient norm)]."""
     with tempfile.TemporaryDirectory(prefix="zerofleet-fingerprint-") as name:
         folder = pathlib.Path(name)
         (folder / "train.txt").write_text(fleet.english_like_text(50_000))

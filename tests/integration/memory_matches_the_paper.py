@@ -3,7 +3,7 @@
 
 A model of 10.8M parameters in bf16: 2 bytes per parameter, 2 per gradient and K of optimizer state (12 with AdamW, 8 with SGD), split
 as the stage says. `zerofleet plan` promises the same bytes for rank 0.
-Activations are those that the plan lists for each kind of checkpointing, with the same losses to the bit.
+Activations have the bytes that the plan lists for each kind of checkpointing, and the losses are the same to the bit.
 The process's resident memory agrees with what its arenas reserve and the stated constant of libraries and code.
 """
 import json

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A real Prometheus server scrapes the coordinator and the workers during a run and finds every metric of docs/metrics.md, with
-sensible values; `promtool check metrics` has nothing to say about any page.
+sensible values; `promtool check metrics` finds no fault with any page.
 
 The coordinator answers on --metrics-port, worker r on the port r + 1 after it.
 """

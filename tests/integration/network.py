@@ -10,8 +10,8 @@ import subprocess
 
 # Classic BPF, for `tc filter ... bpf bytecode`: (code, jump if true, jump if false, operand).
 LOAD_WORD, JUMP_IF_EQUAL, JUMP_IF_GREATER_OR_EQUAL, RETURN = 0x20, 0x15, 0x35, 0x06
-RANDOM = 0xFFFFF038  # where the kernel's random number lies: SKF_AD_OFF + SKF_AD_RANDOM
-DESTINATION = 14 + 16  # the IPv4 address, behind the Ethernet header
+RANDOM = 0xFFFFF038  # the offset of the kernel's random number: SKF_AD_OFF + SKF_AD_RANDOM
+DESTINATION = 14 + 16  # the offset of the IPv4 destination, behind the Ethernet header
 PASS, DROP = 0, 2  # TC_ACT_OK, TC_ACT_SHOT
 
 
@@ -28,7 +28,7 @@ def bytecode(*instructions):
 
 
 def dropping(share):
-    """A program that drops so much of all packets, drawn at random."""
+    """A program that drops this share of all packets, at random."""
     limit = min(0xFFFFFFFF, round(share * 2**32))
     return bytecode((LOAD_WORD, 0, 0, RANDOM), (JUMP_IF_GREATER_OR_EQUAL, 1, 0, limit), (RETURN, 0, 0, DROP), (RETURN, 0, 0, PASS))
 
@@ -67,11 +67,11 @@ class Network:
         return f"10.77.0.{node + 1}"
 
     def inside(self, node):
-        """What to put before a command that shall run on the node."""
+        """The prefix of a command that runs it on the node."""
         return ["ip", "netns", "exec", self.names[node]]
 
     def sent_bytes(self, node):
-        """What has left the node so far, as its interface counts."""
+        """The bytes that have left the node so far, by its interface's count."""
         lines = ip("-n", self.names[node], "-s", "link", "show", "eth0").splitlines()
         transmitted = next(i for i, line in enumerate(lines) if re.match(r"\s*TX:", line))
         return int(lines[transmitted + 1].split()[0])
@@ -79,16 +79,16 @@ class Network:
     # --- faults; `heal` ends them all
 
     def cut(self, node):
-        """Nothing comes to the node or leaves it, and nobody is told: its own interface stays up."""
+        """Nothing reaches the node or leaves it, and nobody is told: its own interface stays up."""
         ip("-n", self.hub, "link", "set", f"port{node}", "nomaster")
 
     def cut_between(self, one, other):
-        """These two do not reach each other; everybody else reaches both."""
+        """These two cannot reach each other; all others reach both."""
         for a, b in ((one, other), (other, one)):
             self.filter(self.hub, f"port{a}", dropping_all_to(self.address(b)))
 
     def lose_packets(self, node, share):
-        """So much of what comes to the node, and of what leaves it, is lost."""
+        """This share of the packets to the node, and of those from it, is lost."""
         for namespace, link in ((self.hub, f"port{node}"), (self.names[node], "eth0")):
             try:
                 tc(namespace, "qdisc", "add", "dev", link, "root", "netem", "loss", f"{100 * share}%")
@@ -102,7 +102,7 @@ class Network:
 
     @staticmethod
     def filter(namespace, link, program):
-        """What the link receives goes through the program."""
+        """All packets that the link receives go through the program."""
         subprocess.run(["tc", "-n", namespace, "qdisc", "add", "dev", link, "clsact"], check=False, capture_output=True)
         tc(namespace, "filter", "add", "dev", link, "ingress", "protocol", "all", "bpf", "direct-action", "bytecode", program)
 
@@ -114,7 +114,7 @@ class Network:
 
 
 def trial(action):
-    """Why this cannot be done to a network here, or None: found by making one of two nodes and doing it."""
+    """Why this cannot be done to a network on this machine, or None: found by trying it on a network of two nodes."""
     if os.geteuid() != 0 or shutil.which("ip") is None:
         return "needs root and the command `ip`"
     network = Network(2)

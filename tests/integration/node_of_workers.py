@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`zerofleet worker --local N`: a node's workers under one process, which starts again who dies without disturbing the others,
-passes a signal on, and leaves nobody behind, however it ends itself.
+"""`zerofleet worker --local N`: a node's workers under one process, which restarts a worker that dies without disturbing the others,
+passes signals on, and leaves no process behind, however it ends.
 """
 import os
 import pathlib
@@ -36,7 +36,7 @@ class NodeOfWorkers(fleet.FleetTest):
             time.sleep(0.05)
 
     def children(self, process):
-        """Process id -> the arguments of a child, in the order of the workers' numbers."""
+        """{process id: arguments} of the children, in the order of the workers' numbers."""
         found = {}
         for pid in self.workers():
             words = pathlib.Path("/proc", str(pid), "cmdline").read_bytes().decode().split("\0")

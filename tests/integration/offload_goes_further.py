@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A part of the states on the device, updates ahead of the decision, parameters in host memory, states on disk: each gives
-the bits of a run without offload, also after a rank was killed; and a disk that fails or is full is told in one line."""
+the bits of a run without offload, also after a rank was killed; and a disk that fails or is full is reported in one line."""
 import json
 import os
 import pathlib
@@ -14,7 +14,7 @@ STEPS = 12
 
 class OffloadGoesFurther(fleet.FleetTest):
     def named(self, name, **offload):
-        """In stage 3, with a norm around that of the limit, so that some steps are clipped and some are not."""
+        """A stage 3 configuration whose gradient norm is around the clipping limit, so that some steps are clipped and some are not."""
         if offload.get("optimizer") == "nvme":
             offload["dir"] = str(self.work / "states")
         config = self.config(steps=STEPS, precision="bf16", parallel={"workers": 2, "zero_stage": 3},
@@ -104,7 +104,7 @@ class OffloadGoesFurther(fleet.FleetTest):
         self.assertEqual(peaks["host"]["parameters"]["peak"], parameters)
 
     def test_a_changed_bit_on_disk_is_named(self):
-        # A rank whose own disk is damaged is lost; here, with no restart, and the run with it.
+        # A rank whose own disk is damaged is lost and, since this run has no restarts, the run with it.
         config = fleet.merged(self.named("changed", optimizer="nvme"), {"steps": 100_000, "restart": {"max_per_rank": 0}})
         report = self.work / "changed.jsonl"
         process = self.start("train", self.write_config(config), "--report", report)
@@ -115,7 +115,7 @@ class OffloadGoesFurther(fleet.FleetTest):
         self.assertEqual(len(names), 1)
         with open(names[0], "r+b", buffering=0) as states:
             deadline = time.monotonic() + fleet.RUN_SECONDS
-            while process.poll() is None and time.monotonic() < deadline:  # until it is not overwritten before it is read
+            while process.poll() is None and time.monotonic() < deadline:  # until a damaged byte is read before it is overwritten
                 states.seek(100)
                 byte = states.read(1)[0]
                 states.seek(100)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""With the optimizer's states on the host a run has the bits of one without; it can be killed, and change the place when it resumes.
+"""With the optimizer's states on the host a run has the bits of one without offload; it can be killed, and can move the states on resume.
 
 What crosses the link is counted to the byte, memory is where the plan says, and a limit that a plan exceeds is refused in one line.
 """
@@ -55,7 +55,7 @@ class OffloadIsExact(fleet.FleetTest):
         self.assert_same_bits(whole.column("loss"), joined, f"moved to the device after step {done}")
 
     def test_delayed_updates_resume(self):
-        """Every checkpoint has every gradient, so a run that goes on from one has the bits of the run that wrote it."""
+        """Every checkpoint includes all delayed gradients, so a run that continues from one has the bits of the run that wrote it."""
         def run(name, steps, *arguments):
             config = self.named(name, True, steps=steps, schedule={"decay": "constant"})
             config["offload"]["delayed_update"] = {"after_steps": 5}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`zerofleet plan` against real processes: the peak of a worker, what `train` says of its plan, what --auto chooses.
+"""`zerofleet plan` compared with real processes: the peak of a worker, what `train` prints of its plan, what --auto chooses.
 
 The predicted peak of a process is within 5% of its resident memory, for configurations drawn from a fixed seed, large enough that
 the stated constant of code and libraries is the smaller part. bench/plan_accuracy.py draws more.

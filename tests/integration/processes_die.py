@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Processes of a run without restarts are killed, or cannot start: one line that says which and when, the right exit code, none left."""
+"""Processes of a run without restarts are killed, or cannot start: one line says which and when, the exit code is right, none is left."""
 import os
 import pathlib
 import signal
@@ -61,7 +61,7 @@ class ProcessesDie(fleet.FleetTest):
         self.assert_nothing_left()
 
     def timed(self):
-        """A run of `bench step`, which nobody supervises as `train` does: its process and the worker started last."""
+        """A run of `bench step`, whose processes nobody restarts as `train` does: its process, and the worker started last."""
         process = self.start("bench", "step", "--preset", "gpt2-tiny", "--steps", 1000, "--set", "restart.max_per_rank=3")
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline and len(self.workers()) < 2:
@@ -69,11 +69,11 @@ class ProcessesDie(fleet.FleetTest):
         return process, self.workers()[-1]
 
     def test_a_worker_of_a_timed_run_is_killed(self):
-        for seconds in (0, 0.4):  # before it has joined, and later
+        for seconds in (0, 0.4):  # before the worker has joined, and later
             process, worker = self.timed()
             time.sleep(seconds)
             os.kill(worker, signal.SIGKILL)
-            self.assert_ends(process, FLEET, rf"pid {worker}\)(?!.*its log)", seconds=30)  # which is gone with the run
+            self.assert_ends(process, FLEET, rf"pid {worker}\)(?!.*its log)", seconds=30)  # the log is gone with the run
 
     def test_a_worker_of_a_timed_run_hangs(self):
         process, worker = self.timed()
@@ -100,7 +100,7 @@ class ProcessesDie(fleet.FleetTest):
     def test_a_worker_finds_no_coordinator(self):
         port = fleet.free_port()
         process = self.start("worker", "--coordinator", f"127.0.0.1:{port}", "--device", "cpu")
-        self.assert_ends(process, FLEET, str(port), seconds=90)  # it waits a minute for one that is still starting
+        self.assert_ends(process, FLEET, str(port), seconds=90)  # a worker waits a minute for a coordinator that is still starting
 
 
 if __name__ == "__main__":

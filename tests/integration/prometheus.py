@@ -1,4 +1,4 @@
-"""A real Prometheus server for a test, which scrapes once a second and evaluates rules as often."""
+"""A real Prometheus server for tests, which scrapes and evaluates rules once a second."""
 import json
 import os
 import shutil
@@ -23,7 +23,7 @@ def get(url):
 
 
 class PrometheusTest(fleet.FleetTest):
-    """Skipped where there is no server."""
+    """Skipped where no server is installed."""
 
     def setUp(self):
         super().setUp()
@@ -33,7 +33,7 @@ class PrometheusTest(fleet.FleetTest):
         self.listen, self.server = f"127.0.0.1:{port}", f"http://127.0.0.1:{port}"
 
     def start_prometheus(self, ports, rules=""):
-        """Scrapes those ports of this machine; `rules` is a file's text."""
+        """Starts a server that scrapes these ports of this machine; `rules` is the text of a rules file."""
         (self.work / "rules.yml").write_text(rules)
         (self.work / "prometheus.yml").write_text(json.dumps({
             "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},

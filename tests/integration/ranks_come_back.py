@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Ranks of a run are killed or stop answering: others take their places, and every loss is what it would have been."""
+"""Ranks of a run are killed or stop answering: others take their places, and every loss is that of an undisturbed run."""
 import ctypes
 import json
 import os
@@ -22,7 +22,7 @@ WAIT_ALL = 0x40000000  # __WALL
 
 
 class StoppedThread:
-    """One thread of another process, held still: the others go on, heartbeats among them."""
+    """One thread of another process, held still; its other threads go on, including heartbeats."""
 
     def __init__(self, thread):
         self.thread, self.libc = thread, ctypes.CDLL(None, use_errno=True)
@@ -33,22 +33,22 @@ class StoppedThread:
             os.waitpid(thread, WAIT_ALL)  # until it has stopped
 
     def await_its_end(self):
-        """Until the process was killed: its parent learns of that only when the holder has."""
+        """Waits until the process was killed: its parent is told only after this holder."""
         while not os.WIFSIGNALED(os.waitpid(self.thread, WAIT_ALL)[1]):
             pass
 
 
 def arenas(pid):
-    """(begin, end) of what a process has reserved for itself: private, writable, without a name."""
+    """(begin, end) of the memory that a process has reserved for itself: private, writable, without a name."""
     lines = pathlib.Path("/proc", str(pid), "maps").read_text(encoding="utf-8").splitlines()
     ranges = [line.split()[0] for line in lines if line.split()[1] == "rw-p" and len(line.split()) == 5]
     return [tuple(int(word, 16) for word in each.split("-")) for each in ranges]
 
 
 def change_weights(pid):
-    """One bit of every layer norm's gains in the memory of another process: how many there were until it was gone.
+    """Flips one bit of every layer norm's gains in the memory of another process; returns how many were found before it ended.
 
-    Where nothing has been learnt yet, the gains are 1."""
+    Before anything has been learnt, the gains are 1."""
     gains, changed = struct.pack("<24f", *[1.0] * 24), 0
     with open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
         try:
@@ -81,13 +81,13 @@ class RanksComeBack(fleet.FleetTest):
         return self.config(**fleet.merged(base, changes))
 
     def undisturbed(self):
-        """The losses of a run that nothing happens to; the same for every test."""
+        """The losses of an undisturbed run; the same for every test."""
         if RanksComeBack.undisturbed_losses is None:
             RanksComeBack.undisturbed_losses = self.train(self.run_config("undisturbed")).column("loss")
         return RanksComeBack.undisturbed_losses
 
     def started(self, config, event="checkpoint"):
-        """A run whose first checkpoint is committed, or another event told: its process and its report."""
+        """A run that has reported its first committed checkpoint, or another event: its process and its report."""
         report = self.work / f"report-{time.time_ns()}.jsonl"
         process = self.start("train", self.write_config(config), "--report", report)
         self.wait_for(process, report, event, 1)
@@ -103,7 +103,7 @@ class RanksComeBack(fleet.FleetTest):
         self.fail(f"no {count} x {event} in {fleet.RUN_SECONDS} s")
 
     def kill_one(self):
-        """Of the workers that there are at the moment, if any."""
+        """Kills one of the current workers, if there are any."""
         for pid in self.draw.sample(self.workers(), 1) if self.workers() else []:
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -134,7 +134,7 @@ class RanksComeBack(fleet.FleetTest):
         self.assert_recovered(self.ended(process, report), 3)
 
     def test_a_peers_memory_replaces_storage(self):
-        # Nothing is saved before the end, so that whatever is loaded comes from memory.
+        # Nothing is saved before the end, so every load comes from memory.
         config = self.run_config("memory", checkpoint={"every_steps": 0, "snapshot_every_steps": 2, "replicate": 1})
         report = self.work / "memory.jsonl"
         process = self.start("train", self.write_config(config), "--report", report)
@@ -163,7 +163,7 @@ class RanksComeBack(fleet.FleetTest):
         self.wait_for(process, report, "checkpoint", 2)
         stopped = self.workers()[1]
         os.kill(stopped, signal.SIGSTOP)
-        time.sleep(1)  # what is being committed is
+        time.sleep(1)  # until a commit under way is done
         older, newest = sorted((self.work / "swapped").glob("step-*"))[-2:]
         shutil.rmtree(newest)
         shutil.copytree(older, newest)
@@ -217,8 +217,8 @@ class RanksComeBack(fleet.FleetTest):
                          r"^lost rank \d .*: hangs: the others have waited for \d.*rank \d has not arrived at \w+ of [\w.]+ ")
 
     def test_a_rank_whose_memory_changes(self):
-        # So small a learning rate that all steps see the weights of the first. In stage 0 each rank updates its own copy. No save
-        # before the end, since what changes between a comparison and a save is saved.
+        # The learning rate is so small that all steps see the weights of the first. In stage 0 each rank updates its own copy. There is
+        # no save before the end, since a change between a comparison and a save would be saved.
         still = {"parallel": {"zero_stage": 0}, "optimizer": {"learning_rate": 1e-12}, "checkpoint": {"every_steps": 0}}
         losses = self.train(self.run_config("still", **still)).column("loss")
         for key, compared in (("every_steps", "parameters"), ("replay_every_steps", "gradients of a micro-batch")):
@@ -266,7 +266,7 @@ class RanksComeBack(fleet.FleetTest):
         self.assert_nothing_left()
 
     def test_workers_that_never_join_are_given_up(self):
-        """For want of a stack every replacement dies as it starts. The fleet goes on with those that are left."""
+        """Without room for a stack every replacement dies as it starts. The fleet goes on with the workers that are left."""
         in_sample_order = {"reduce": {"order": "samples"}, "batch": {"micro_sequences": 2}}
         undisturbed = self.train(self.run_config("alone", parallel={"workers": 1}, **in_sample_order)).column("loss")
         process, report = self.started(self.run_config(
@@ -281,7 +281,7 @@ class RanksComeBack(fleet.FleetTest):
         self.assert_nothing_left()
 
     def test_logs_that_are_gone_hold_nobody_up(self):
-        """The directory of the logs is removed, and then something else lies in its place: whoever is lost is replaced all the same."""
+        """The directory of the logs is removed, and later replaced by a file: lost workers are replaced all the same."""
         process, report = self.started(self.run_config("logs", restart={"max_per_rank": 2}))
         logs = self.work / "logs" / "logs"
         shutil.rmtree(logs)
@@ -297,12 +297,12 @@ class RanksComeBack(fleet.FleetTest):
         self.assertRegex(run.err, r"worker-\d has no log but in memory: .*logs/worker-\d.log: Not a directory")
 
     def test_a_start_that_fails_is_tried_again(self):
-        """For a while the launcher may open nothing: no process is started, which costs no restart."""
+        """For a while the launcher can open no file: no process is started, which costs no restart."""
         process, report = self.started(self.run_config("starts", steps=1_000_000, restart={"max_per_rank": 1}))
         soft, hard = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
         resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (3, hard))
         self.kill_one()
-        time.sleep(4)  # for several attempts: a pause is a second
+        time.sleep(4)  # enough for several attempts, a second apart
         resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (soft, hard))
         self.wait_for(process, report, "recovery", 1)
         process.send_signal(signal.SIGTERM)
@@ -321,7 +321,7 @@ class RanksComeBack(fleet.FleetTest):
         while process.poll() is None and victims < 8:
             self.kill_one()
             victims += 1
-            time.sleep(0.7)  # for the fleet to come back, or to end
+            time.sleep(0.7)  # time for the fleet to come back, or to end
         run = self.ended(process, report)
         self.assertEqual(run.code, FLEET, run.err[-2000:])
         self.assertEqual(len(run.error_lines()), 1, run.err[-2000:])

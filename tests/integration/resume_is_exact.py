@@ -34,7 +34,7 @@ class ResumeIsExact(fleet.FleetTest):
                 self.assert_same_bits(whole.column(field), joined, f"{field} of a run stopped at step {done}")
 
     def test_twenty_thousand_files_are_saved_and_resumed(self):
-        """Half a megabyte of configuration: no message holds it but the one that hands it out."""
+        """The configuration has half a megabyte: only the message that distributes it holds it."""
         data = self.work / "data"
         data.mkdir()
         names = [data / f"part-{number:05}.txt" for number in range(20_000)]
@@ -62,7 +62,7 @@ class ResumeIsExact(fleet.FleetTest):
                                               r"\(\d+ bytes\) is read where .*train.txt \(\d+ bytes\) was")
 
     def test_sgd_across_world_sizes_and_stages(self):
-        """2 workers in stage 1, then 3 in stage 3: the momentum goes with the weights, and without a change of size not a bit differs."""
+        """2 workers in stage 1, then 3 in stage 3: the momentum is carried over with the weights; without a change of size no bit differs."""
         settings = {"schedule": {"decay": "constant"}, "optimizer": {"name": "sgd", "learning_rate": 0.05, "momentum": 0.8}}
 
         def run(name, steps, workers, stage, *arguments):
@@ -86,7 +86,7 @@ class ResumeIsExact(fleet.FleetTest):
                 self.assert_close(whole.column("loss"), joined, tolerance, f"resumed at {workers} workers, stage {stage}")
 
     def test_any_optimizer_starts_from_an_import(self):
-        """An import holds weights and nothing else that counts: the first step's loss is the same with each optimizer."""
+        """An import holds only weights: the first step's loss is the same with each optimizer."""
         self.train(self.config(steps=2, checkpoint={"dir": str(self.work / "source")}))
         step_dir = self.work / "imported" / "step-00000000"
         for arguments in (("export", fleet.latest_checkpoint(self.work / "source"), self.work / "hf"),
@@ -117,7 +117,7 @@ class ResumeIsExact(fleet.FleetTest):
                 # No step left to do: the state passes through this world size and stage, and is saved again.
                 self.train(self.config(steps=6, parallel=parallel, checkpoint={"dir": str(name)}), "--resume", source)
                 self.assertEqual(states, fleet.checkpoint_states(fleet.latest_checkpoint(name)), "states changed")
-                # And further training sees the same samples: the losses agree as closely as world sizes do.
+                # Further training sees the same samples: losses agree as closely as those of different world sizes.
                 on = self.train(self.config(steps=12, schedule=constant, parallel=parallel,
                                             checkpoint={"dir": f"{name}-on"}), "--resume", source)
                 joined = {**first.column("loss"), **on.column("loss")}

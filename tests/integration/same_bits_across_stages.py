@@ -2,7 +2,7 @@
 """Stages 0 to 3 give the same losses and gradient norms to the last bit, at world sizes 2, 3 and 4, in fp32 and bf16.
 
 With several micro-batches the order of summation depends on the stage; then they agree to 1e-6 (fp32).
-12 steps at two world sizes each; ZEROFLEET_FULL=1 runs the 50 that the project claims it for, at all three.
+Runs 12 steps at two world sizes each; ZEROFLEET_FULL=1 runs the 50 steps for which the project claims this, at all three sizes.
 """
 import fleet
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A save that is written from the live states has the bytes of one from a copy, needs no memory, and is torn by no kill."""
+"""A save that is written from the live states has the same bytes as one from a copy, needs no memory, and no kill tears it."""
 import os
 import pathlib
 import signal
@@ -40,7 +40,7 @@ class SavesAreStreamed(fleet.FleetTest):
                     self.assertGreater(stored - saving, 0)
 
     def test_killed_in_mid_save(self):
-        """Every step saves, so that most kills find a save under way: survivors go back, and nothing that is committed is torn."""
+        """Every step saves, so that most kills interrupt a save: survivors go back, and no committed checkpoint is torn."""
         changes = {"steps": 120, "parallel": {"workers": 3, "zero_stage": 1},
                    "checkpoint": {"every_steps": 1, "keep": 5}, "restart": {"max_per_rank": 10}}
         undisturbed = self.train(self.run_config("memory", **changes))

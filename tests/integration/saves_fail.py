@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Saves that fail end nothing: a disk that is full for a while or from the start, and a checkpoint directory that is removed in mid-run."""
+"""Failed saves do not end a run: a disk is full for a while or from the start, or the checkpoint directory is removed during the run."""
 import contextlib
 import shutil
 import signal
@@ -13,7 +13,7 @@ EVERY = 10
 
 class SavesFail(fleet.FleetTest):
     def run_config(self, directory, steps=1_000_000):
-        """Of a run that does not end before it has seen all that is done to it, on the fastest machine."""
+        """The configuration of a run that is long enough for all faults, even on the fastest machine."""
         return self.config(steps=steps, schedule={"decay": "constant"},
                            checkpoint={"dir": str(directory), "every_steps": EVERY, "keep": 2})
 
@@ -22,7 +22,7 @@ class SavesFail(fleet.FleetTest):
         return self.start("train", self.write_config(config), "--report", report), report
 
     def until(self, process, report, text, count):
-        """Yields until the report has `text` so many times."""
+        """Yields until the report has `count` occurrences of `text`."""
         deadline = time.monotonic() + fleet.RUN_SECONDS
         while not report.exists() or report.read_text().count(text) < count:
             self.assertIsNone(process.poll(), f"the run ended before {count} of {text}")
@@ -35,7 +35,7 @@ class SavesFail(fleet.FleetTest):
             pass
 
     def stopped(self, process, report, directory):
-        """The run, stopped, with a save; its last checkpoint is whole."""
+        """Stops the run, which saves once more, and checks that its last checkpoint is whole. Returns the run."""
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=fleet.RUN_SECONDS)
         run = fleet.Run(process.returncode, out, err, report)
@@ -54,7 +54,7 @@ class SavesFail(fleet.FleetTest):
         self.wait_for(process, report, "checkpoint", 2)
         filler = disk / "filler"
         with open(filler, "wb", buffering=0) as file:
-            # What a failed save leaves behind is removed, which is room for shards again: until none is left for those.
+            # The remains of a failed save are removed, which frees room for shards: the loop fills the disk until there is none.
             for _ in self.until(process, report, "could not write its shard", 3):
                 with contextlib.suppress(OSError):  # no space is left
                     while True:
@@ -86,7 +86,7 @@ class SavesFail(fleet.FleetTest):
         with open(filler, "wb", buffering=0) as file, contextlib.suppress(OSError):
             while True:
                 file.write(bytes(4096))
-        for _ in range(2):  # the room that the first of them needs must be there for the next
+        for _ in range(2):  # the room that the first one uses must be free again for the next
             process, report = self.started(self.run_config(directory))
             self.wait_for(process, report, "save_failed", 1)
             self.assertIn("No space left on device", report.read_text())

@@ -10,7 +10,7 @@ import time
 import fleet
 
 SCRIPT = fleet.ROOT / "deploy" / "slurm" / "zerofleet.sbatch"
-# As srun: the command once per node, with the first task's failure as its exit code.
+# Like srun: runs the command once per node; the exit code is that of the first task that fails.
 SRUN = """#!/bin/sh
 shift  # --kill-on-bad-exit=0
 SLURMD_NODENAME=n1 SLURM_LOCALID=0 SLURM_STEP_TASKS_PER_NODE='1(x2)' "$@" --device cpu --threads 1 --interface lo & one=$!

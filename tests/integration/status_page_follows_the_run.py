@@ -43,7 +43,7 @@ class StatusPage(fleet.FleetTest):
             print((self.work / "log").read_text()[-2000:])
 
     def open(self):
-        """The page, once the run trains."""
+        """Opens the page once the run trains."""
         for _ in range(600):
             try:
                 with urllib.request.urlopen(self.url, timeout=5) as answer:
@@ -70,7 +70,7 @@ class StatusPage(fleet.FleetTest):
         self.assertEqual(self.browser.evaluate("[...document.querySelectorAll('section')].map(s => s.querySelectorAll('tbody tr').length)"),
                          [0, 2, 2])
         self.assertEqual(self.browser.evaluate("getComputedStyle(document.querySelector('polyline')).fill"), "none", "no style sheet")
-        # In place: the page is not loaded again.
+        # The page changes in place and is not loaded again.
         self.browser.evaluate("window.sameDocument = true")
         before = self.browser.evaluate(STEP)
         self.browser.wait_for(f"{STEP} > {before}")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""A fleet under a supervisor (`--supervised`), as Kubernetes runs it: whoever gets SIGTERM leaves alone, somebody else takes the
-place, and no loss changes; the coordinator outlives its run, and one that starts after its end knows that. Of a run that has
-failed a last scrape can tell.
+"""A fleet under a supervisor (`--supervised`), as Kubernetes runs it: a worker that gets SIGTERM leaves alone, another takes its
+place, and no loss changes; the coordinator outlives its run, and one that starts after the end knows that. A last scrape can still
+see that a run has failed.
 """
 import json
 import signal
@@ -49,8 +49,8 @@ class SupervisedFleet(fleet.FleetTest):
         return process.returncode, out, err
 
     def test_who_is_told_to_go_leaves_alone_and_no_loss_changes(self):
-        # Saves only where it is asked to: what the recovery goes back to is the leaver's own checkpoint. So many steps that none of
-        # them is the last when somebody is told to go, on a busy machine either.
+        # The run saves only on request, so that the recovery goes back to the checkpoint for the leaving worker. There are so many steps
+        # that none is the last when a worker is told to leave, even on a busy machine.
         steps = 600
         config = self.config(steps=steps, checkpoint={"every_steps": 0, "keep": 100})
         undisturbed = self.train(self.config(steps=steps, checkpoint={"dir": str(self.work / "other")})).column("loss")
@@ -84,7 +84,7 @@ class SupervisedFleet(fleet.FleetTest):
         self.over(coordinator, config)
 
     def over(self, coordinator, config):
-        """The run has ended: its coordinator answers all the same, and so does the next."""
+        """After the end of the run its coordinator still answers, and so does the next."""
         self.wait_for("the end", lambda: self.status().get("phase") == "done")
         for _ in range(2):
             late = self.end(self.worker(), send=None)

@@ -11,8 +11,8 @@ import fleet
 from network import Network, ip, why_not
 
 RANK = pathlib.Path(fleet.BINARY).parent / "worker" / "collective" / "collective_rank"
-ELEMENTS = 3_000_001  # of bf16: collective_rank's scenario "counts"
-# Headers and acknowledgments come on top of what is sent, and vary with how the kernel cuts a stream.
+ELEMENTS = 3_000_001  # bf16 elements, of collective_rank's scenario "counts"
+# Headers and acknowledgments are added to what is sent, and vary with how the kernel cuts a stream.
 TOLERANCE = 0.05
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Tensor parallelism, with sequences divided and without: the losses of a model in parts are those of the whole, any degree goes on from any
-other's checkpoint, the inputs of blocks come back from their parts and from the host, and a tensor group that has lost a rank forms again."""
+"""Tensor parallelism, with whole and with divided sequences: a model in parts has the losses of the whole model, any degree continues from any
+other's checkpoint, inputs of blocks come back from their parts and from the host, and a tensor group that has lost a rank forms again."""
 import json
 import os
 import pathlib
@@ -14,7 +14,7 @@ STEPS = 30
 
 class TensorGroups(fleet.FleetTest):
     def in_parts(self, data, tensor, name, **changes):
-        """`data` tensor groups of `tensor` ranks. Heads and width suit 4; the vocabulary is padded."""
+        """A run of `data` tensor groups of `tensor` ranks. Heads and width divide by 4; the vocabulary is padded."""
         base = {"model": {"heads": 4, "vocab": 257}, "parallel": {"workers": data * tensor, "tensor": tensor}, "steps": STEPS,
                 "batch": {"micro_sequences": 3}, "optimizer": {"learning_rate": 1e-3},
                 "checkpoint": {"dir": str(self.work / name)}}
@@ -27,7 +27,7 @@ class TensorGroups(fleet.FleetTest):
             what = f"{data} groups of {tensor} in stage {stage}"
             self.assert_close(whole.column("loss"), parts.column("loss"), 1e-5, f"loss of {what}")
             self.assert_close(whole.column("grad_norm"), parts.column("grad_norm"), 1e-5, f"norm of {what}")
-            # Two sums a block forward, two backward, the embedding's and the logits', of the sequences that the group trains on.
+            # Per block two sums forward and two backward, and the embedding's and the logits', for the sequences that the group trains on.
             sums = 10 * (STEPS * 12 // data * 32 * 24 * 4)
             for rank in parts.of("end")[0]["ranks"]:
                 sent = {(each["operation"], each["group"]): each["bytes"] for each in rank["collectives"]}
@@ -45,7 +45,7 @@ class TensorGroups(fleet.FleetTest):
         whole, alone, divided = self.train(self.in_parts(1, 1, "whole")), train(False), train(True)
         self.assert_close(whole.column("loss"), divided.column("loss"), 1e-5, "loss")
         self.assert_close(whole.column("grad_norm"), divided.column("grad_norm"), 1e-5, "gradient norm")
-        # What the norms' gradients take, in fp32: of 2 blocks and the head, summed for each of 2 micro-batches.
+        # The bytes of the norms' gradients, in fp32: of 2 blocks and the head, summed for each of 2 micro-batches.
         norms = STEPS * 2 * (4 * 2 + 2) * 24 * 4
         for before, sent in zip(sent_to_group(alone), sent_to_group(divided)):
             self.assertEqual(sent - before, norms)
@@ -101,7 +101,7 @@ class TensorGroups(fleet.FleetTest):
                 self.assert_same_bits(undisturbed.column("loss"), run.column("loss"), "a run that lost ranks")
 
     def train_and_kill(self, config, kills):
-        """Kills the worker in a place, in the order of ranks, once a step is done: [(step, place), ...]."""
+        """Trains; after each step of `kills`, [(step, place), ...], kills the worker in that place in the order of ranks."""
         report = pathlib.Path(config["checkpoint"]["dir"] + ".jsonl")
         process = self.start("train", self.write_config(config), "--report", report)
         deadline = time.monotonic() + fleet.RUN_SECONDS

@@ -116,7 +116,7 @@ class TextInTextOut(fleet.FleetTest):
             self.assertAlmostEqual(said["loss"], run.of("evaluate")[-1]["loss"], delta=1e-4)
             losses.add(said["loss"])
         self.assertEqual(len(losses), 3)
-        # A text has no answers: all of its tokens count.
+        # A text has no answers, so all of its tokens count.
         said = json.loads(self.command("eval", "--checkpoint", self.work / "False-assistant", "--data", self.text, "--json").out)
         self.assertEqual(said["tokens"] % 32, 0)
 
@@ -147,7 +147,7 @@ class TextInTextOut(fleet.FleetTest):
         refused = self.command("tokenize", "--tokenizer", self.tokenizer, "--output", out, self.text, bad, code=3)
         self.assertIn(f"{bad}: line 2", refused.err)
         bad.write_text('{"text": "a"}\n')
-        done = self.command("tokenize", "--tokenizer", self.tokenizer, "--output", out, self.text, bad)  # goes on
+        done = self.command("tokenize", "--tokenizer", self.tokenizer, "--output", out, self.text, bad)  # continues after the failed attempt
         self.assertIn("2 documents", done.out)
         self.assertFalse(os.path.exists(f"{out}.parts"))
         self.command("tokenize", "--tokenizer", self.tokenizer, "--output", out, self.text, code=2)

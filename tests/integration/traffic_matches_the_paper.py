@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A step sends as much as ZeRO's section 7 states: 2Ψ(N-1)/N elements per rank in stages 0 to 2, 3Ψ(N-1)/N in stage 3.
 
-Counted as the difference between a run of 6 steps and one of 2, so that set-up and the final checkpoint drop out. The loss
+The bytes are the difference between a run of 6 steps and one of 2, so that set-up and the final checkpoint drop out. The loss
 and the gradient norm may add bytes, not kilobytes. Four workers run two stages; ZEROFLEET_FULL=1 runs all.
 """
 import fleet

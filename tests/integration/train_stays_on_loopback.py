@@ -23,7 +23,7 @@ def sockets_of(pid):
 
 
 def address_of(text):
-    """/proc/net/tcp's hexadecimal, 32-bit words in this machine's byte order, as an address."""
+    """The address in /proc/net/tcp's hexadecimal: 32-bit words in this machine's byte order."""
     words = [bytes.fromhex(text[i:i + 8])[::-1] for i in range(0, len(text), 8)]
     return ipaddress.ip_address(b"".join(words))
 
@@ -68,7 +68,7 @@ class TrainStaysOnLoopback(fleet.FleetTest):
                 ports.setdefault(pid, []).append(number)
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=fleet.RUN_SECONDS)
-        # The coordinator's service and metrics; of each worker its service, its metrics, and UCX's port.
+        # The coordinator has a service and a metrics port; each worker a service, a metrics and a UCX port.
         self.assertEqual(sorted(map(len, ports.values())), [2, 3, 3], ports)
         self.assertLessEqual({port, port + 1, port + 2}, set(sum(ports.values(), [])))
 

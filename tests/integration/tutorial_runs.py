@@ -1,7 +1,5 @@
 #!/usr/bin/env python3
-"""The commands of docs/tutorial.md, in their order, as a reader would run them: each block of a shell (`sh`) in a copy of the tree's
-text files.
-"""
+"""Runs the commands of docs/tutorial.md in order, as a reader would: each `sh` block, in a copy of the tree's text files."""
 import os
 import re
 import shutil
@@ -20,7 +18,7 @@ class TutorialRuns(fleet.FleetTest):
         os.symlink(fleet.BINARY, self.work / "build" / "zerofleet")
         shutil.copytree(fleet.ROOT / "docs", self.work / "docs")
         shutil.copy(fleet.ROOT / "README.md", self.work)
-        # A machine that is busy with other tests may be slow to a heartbeat; the port may be taken.
+        # On a machine that is busy with other tests a heartbeat may be late, and the port may be taken.
         script = "set -euo pipefail\n" + "".join(blocks)
         script = script.replace("steps: 200\n", "steps: 200\nrestart: {heartbeat_timeout_seconds: 20}\n")
         script = script.replace(":7070", f":{fleet.free_port()}")

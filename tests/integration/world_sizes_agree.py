@@ -19,7 +19,7 @@ class WorldSizesAgree(fleet.FleetTest):
     STEPS = 6
 
     def in_sample_order(self, workers, stage, name, **changes):
-        """6 micro-batches of 2 sequences: 4 and 5 workers have rounds in which some have none."""
+        """A run of 6 micro-batches of 2 sequences: with 4 and 5 workers some have none in the last round."""
         base = {"parallel": {"workers": workers, "zero_stage": stage}, "steps": self.STEPS, "precision": "bf16",
                 "reduce": {"order": "samples"}, "batch": {"micro_sequences": 2}, "schedule": {"warmup_steps": 2},
                 "data": {"validation": [str(self.held_file)]}, "evaluate": {"every_steps": 3, "batches": 1},
