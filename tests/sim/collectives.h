@@ -28,8 +28,8 @@ class Collectives {
     absl::Status status;
     bool stop = false, sending = false;        // true if any rank's is
     v1::Disagreement disagreement;             // if the status is not OK: which ranks every rank found to differ
-    std::optional<int> unreachable;            // and the rank that this one could not reach
-    std::optional<v1::Divergence> divergence;  // and the divergence that every rank found in the step
+    std::optional<int> unreachable;            // the rank that this one could not reach
+    std::optional<v1::Divergence> divergence;  // the divergence that every rank found in the step
     std::optional<StepDigest> consumed;        // if the status is OK
   };
   struct Arrival {
@@ -38,7 +38,7 @@ class Collectives {
     uint64_t state = 0;    // all ranks have the same state
     bool stop = false, sending = false;
     int number = 0;                    // the rank's number in its data group
-    std::vector<int64_t> leaves = {};  // by round: the first sample of each of its micro-batches that count
+    std::vector<int64_t> leaves = {};  // the first sample of each of its micro-batches that count, by round
     bool corrupt = false;              // this rank's results are wrong, which the ranks find by comparing
     std::function<void(const Outcome& outcome)> done;
   };

@@ -100,7 +100,7 @@ class FleetSimulation {
   PendingFaults pending_;
   Peers peers_;
   std::vector<std::unique_ptr<CoordinatorProcess>> coordinators_;  // the last one serves
-  std::vector<std::unique_ptr<SimWorker>> workers_;  // of all launches; a worker's index is its process id
+  std::vector<std::unique_ptr<SimWorker>> workers_;  // workers of all launches; the index is the process id
   std::set<int64_t> disturbed_;                      // process ids of workers that met a fault of their own
   size_t first_of_launch_ = 0;
   bool withhold_ = false;  // the next replacement does not come
@@ -150,7 +150,7 @@ void FleetSimulation::StartCoordinator() {
 // Its predecessor's state remains. Processes that ended in the meantime are started again, including those whose end
 // nobody is told.
 void FleetSimulation::StartTheCoordinatorAgain() {
-  if (world_.Chance(0.15)) return Launch();  // with a whole new fleet, whatever remains of the last
+  if (world_.Chance(0.15)) return Launch();  // starts a whole new fleet, whatever remains of the last
   world_.Trace("the coordinator is started again");
   StartCoordinator();
   const double adopted = coordinator::AdoptionSeconds(plan_.config.restart());
@@ -440,7 +440,7 @@ double FleetSimulation::AnyStall() {
   return world_.Chance(0.2) ? 1e6 : world_.Chance(0.5) ? world_.Uniform(1, 10) : world_.Uniform(10, 60);
 }
 
-// It is usually back soon, or else so late that not all of its workers are left, or none.
+// The coordinator is usually back soon, or else so late that some or all of its workers are gone.
 void FleetSimulation::CrashTheCoordinator() {
   if (done_ || !coordinator().alive()) return;
   const bool power = world_.Chance(0.2);

@@ -14,7 +14,7 @@ namespace zerofleet::sim {
 
 struct SimulationResult {
   std::string violation;           // empty: every property held
-  std::vector<absl::Status> ends;  // of each run except those whose coordinator was killed; the last is OK
+  std::vector<absl::Status> ends;  // how each run ended, except those whose coordinator was killed; the last is OK
   int64_t recoveries = 0;
   int64_t restored = 0;  // recoveries from memory
   int64_t adopted = 0;   // fleets that a coordinator took over, complete

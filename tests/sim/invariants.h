@@ -91,7 +91,7 @@ class Invariants {
   std::string before_;  // the fingerprint before a message that must change nothing; else empty
   bool ended_before_ = false;
   uint64_t newest_generation_ = 0;
-  uint64_t loaded_generation_ = 0;  // of the last view that was told to load
+  uint64_t loaded_generation_ = 0;  // generation of the last view told to load
   int64_t loaded_step_ = 0;
   bool from_memory_ = false;  // the last thing that the ranks were told to load is a snapshot
   int64_t restored_ = 0;

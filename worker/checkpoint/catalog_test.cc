@@ -114,7 +114,7 @@ TEST_F(CatalogTest, RemovingLeavesWhatIsNotACheckpoints) {
   EXPECT_THAT(ListDirectory(StepDirectory(directory_, 2)).value(), ElementsAre("notes.txt"));
 }
 
-// In a directory that has to stay.
+// The manifest is removed first where the directory has to stay.
 TEST_F(CatalogTest, TheManifestGoesFirst) {
   Overwrite(JoinPath(Save(1, 1), "notes.txt"), "mine");
   FileCallLog log(directory_);

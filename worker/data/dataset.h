@@ -94,7 +94,7 @@ class Dataset {
     // The text from which the tokens in `file` were made; null if `file` is what the user named.
     std::unique_ptr<TokenFile> text;
     std::string text_format;
-    DigestBits digest;  // of the tokens in `file`
+    DigestBits digest;  // digest of the tokens in `file`
     int64_t documents = 0;
     bool marks = false;                    // ids may have kUncounted and kEndsDocument (tokenize.h)
     std::vector<int64_t> document_starts;  // positions, ascending; from a Megatron index

@@ -205,7 +205,7 @@ TEST_F(DatasetTest, MegatronPairsAreReadByTheirIndex) {
     EXPECT_EQ(dataset->Summarise().documents, 2);
     EXPECT_THAT(Sample(*dataset, 1), ElementsAre(3, 4, 5));
   }
-  config_.set_packing(true);  // by the index; no token ends a text
+  config_.set_packing(true);  // the index has the documents; no token ends a text
   const auto packed = Open({Path("d")}, 4).value();
   std::vector<int32_t> batch(3 * 4);
   ASSERT_TRUE(packed

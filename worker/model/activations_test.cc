@@ -65,7 +65,7 @@ TEST_F(ActivationsTest, RowsOfOneBranchNeverOverlap) {
 
 TEST_F(ActivationsTest, WhatSelectiveMakesAgainHasOnePlaceForAllBlocksAndBranches) {
   const Activations places = Make({.selective = true});
-  std::vector<int> outputs;  // of the two norms, then of GELU
+  std::vector<int> outputs;  // the outputs of the two norms, then GELU's
   for (size_t row = 0; row < block_.activations().size(); ++row) {
     const ActivationRow& one = block_.activations()[row];
     EXPECT_EQ(places.RowAt(0, static_cast<int>(row)) == places.RowAt(5, static_cast<int>(row)), one.cheap) << row;

@@ -1,4 +1,4 @@
-// From data to a table and a script, and passes held to it; see foreign.h.
+// Makes a table and a script from data, and holds passes to the script; see foreign.h.
 #include "worker/model/foreign.h"
 
 #include <algorithm>

@@ -76,7 +76,7 @@ struct UnitUses {
 
 // How a model is run; the same on every rank.
 struct ModelRun {
-  device::DType dtype = device::DType::kBF16;  // of parameters and activations
+  device::DType dtype = device::DType::kBF16;  // type of parameters and activations
   int64_t sequences = 1, time = 1;             // the most that a micro-batch has
   Checkpointing checkpointing = {};
   Sharing sharing = {};

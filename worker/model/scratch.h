@@ -44,7 +44,7 @@ struct ScratchSizes {
   int64_t attention_bytes;
   int64_t norm_sums, bias;  // fp32 elements
   int64_t adapter_rank = 0, adapter_columns = 0, adapter_sums = 0;
-  int64_t vocab;  // of the whole model
+  int64_t vocab;  // the whole model's
   int parts;
   bool in_bands;
 

@@ -25,7 +25,7 @@ struct Sizes {
   int64_t layers, hidden, intermediate, heads, kv_heads, head_size, context, vocab;
   float norm_epsilon;  // 0: the family's
   bool tied, qkv_bias, qk_norm;
-  std::vector<float> frequencies;  // of rotary positions, in radians per position; empty without them
+  std::vector<float> frequencies;  // rotary positions' angles per position, in radians; empty without them
 
   // Low-rank adapters; with a rank of 0 there are none.
   int64_t lora_rank;
