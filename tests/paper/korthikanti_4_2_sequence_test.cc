@@ -56,8 +56,9 @@ TEST(SequenceTraffic, IsThatOfTensorParallelismAndTheNormsGradients) {
   const std::vector<Case> cases = {
       {{}, 0},
       {{.selective = true}, 2 * kStreamLayers},  // the output of each norm
-      {{.segment = 1}, kStreamLayers - 1},       // per recomputed block: the last norm's, without the sum behind it
-      {{.segment = 3}, 1},                       // per recomputed segment
+      {{.segment = 1},
+       kStreamLayers - 1},  // the last norm's, without the sum behind it, for each block that is recomputed
+      {{.segment = 3}, 1},  // or for each segment
       {{.segment = 1, .offload = true}, kStreamLayers - 1},
   };
   for (const device::DType dtype : {device::DType::kF32, device::DType::kBF16}) {

@@ -16,8 +16,8 @@
 namespace zerofleet::checkpoint {
 
 // Returns the next bytes of a rank's vectors, which come in the order of the optimizer's table: a piece of any size
-// within one vector; empty behind the last. Each piece has been hashed and written when the next one is requested, the
-// empty one included.
+// within one vector; empty behind the last. When a piece is requested, even the empty one, the piece before it has been
+// hashed and written.
 using ShardPieces = std::function<absl::StatusOr<std::span<const std::byte>>()>;
 
 // Writes rank `rank`'s file into `partial_dir` (PartialDirectory; created if missing, its parent must exist) and
