@@ -7,9 +7,11 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "worker/device/cuda/attention_cudnn.h"
 #include "worker/device/cuda/attention_tiled.h"
 #include "worker/device/cuda/cuda_ops.h"
+#include "worker/device/cuda/cuda_stream.h"
 
 namespace zerofleet::device::cuda {
 
@@ -19,13 +21,16 @@ constexpr char kForward[] = "AttentionForward", kBackward[] = "AttentionBackward
 
 }  // namespace
 
-bool CudaOps::UsesFusedAttention(const char* op, const AttentionShape& shape, DType dtype) {
+// A full GPU is a failure of the stream, and no reason for the tiled kernels: another rank, or the next run, might have
+// the memory and compute other bits.
+bool CudaOps::UsesFusedAttention(Stream& stream, const char* op, const AttentionShape& shape, DType dtype) {
   absl::Status support = absl::UnimplementedError(fused_attention_refusal_);
   if (fused_attention_ != nullptr) {
     support = op == kForward ? fused_attention_->ForwardSupport(shape, dtype)
                              : fused_attention_->BackwardSupport(shape, dtype);
   }
   if (support.ok()) return true;
+  if (absl::IsResourceExhausted(support)) static_cast<CudaStream&>(stream).Keep(Annotate(support, op));
   refused_shapes_.Note({op,
                         absl::StrCat(DTypeName(dtype), ", ", shape.batch, " x ", shape.heads, " heads x ", shape.time,
                                      " x ", shape.head_size),
@@ -34,7 +39,7 @@ bool CudaOps::UsesFusedAttention(const char* op, const AttentionShape& shape, DT
 }
 
 void CudaOps::AttentionForward(Stream& stream, const AttentionForwardArguments& p) {
-  if (UsesFusedAttention(kForward, p.shape, p.qkv.dtype)) {
+  if (UsesFusedAttention(stream, kForward, p.shape, p.qkv.dtype)) {
     fused_attention_->Forward(stream, p.shape, p.qkv, p.out, p.logsumexp);
   } else {
     TiledAttentionForward(stream, p.shape, p.qkv, p.out, p.logsumexp);
@@ -43,7 +48,7 @@ void CudaOps::AttentionForward(Stream& stream, const AttentionForwardArguments& 
 
 void CudaOps::AttentionBackward(Stream& stream, const AttentionBackwardArguments& p) {
   float* const delta = static_cast<float*>(p.scratch);
-  if (UsesFusedAttention(kBackward, p.shape, p.qkv.dtype)) {
+  if (UsesFusedAttention(stream, kBackward, p.shape, p.qkv.dtype)) {
     fused_attention_->Backward(stream, p.shape, p.qkv, p.out, p.logsumexp, p.dout, p.dqkv, delta);
   } else {
     TiledAttentionBackward(stream, p.shape, p.qkv, p.out, p.logsumexp, p.dout, p.dqkv, delta);

@@ -70,6 +70,7 @@ absl::StatusOr<CudnnPlan> CudnnPlan::Find(cudnnHandle_t handle, CudnnGraph graph
   absl::Status first_refusal;
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
     absl::StatusOr<std::vector<CudnnDescriptor>> configs = Suggestions(graph, mode);
+    if (absl::IsResourceExhausted(configs.status())) return configs.status();
     first_refusal.Update(configs.status());
     if (!configs.ok()) continue;
     for (CudnnDescriptor& config : *configs) {
@@ -77,6 +78,7 @@ absl::StatusOr<CudnnPlan> CudnnPlan::Find(cudnnHandle_t handle, CudnnGraph graph
       if (built.ok()) {
         return CudnnPlan(std::move(graph), std::move(config), std::move(built->plan), built->workspace_bytes);
       }
+      if (absl::IsResourceExhausted(built.status())) return built.status();
       first_refusal.Update(built.status());
     }
   }

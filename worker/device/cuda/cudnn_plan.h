@@ -28,7 +28,8 @@ class CudnnPlan {
   // The first of cuDNN's suggestions for `graph` that it can build for the handle's GPU, that needs at most
   // `workspace_limit` bytes and is not marked nondeterministic. The suggestions come from tables, not from timing, so a
   // machine always gets the same plan. Kernels may be compiled, which takes about half a second. kUnimplemented when
-  // none qualifies.
+  // none qualifies; kResourceExhausted, before the next suggestion is tried, when there is no memory for one, since a
+  // machine with more memory would choose it.
   static absl::StatusOr<CudnnPlan> Find(cudnnHandle_t handle, CudnnGraph graph, int64_t workspace_limit);
 
   int64_t workspace_bytes() const { return workspace_bytes_; }
