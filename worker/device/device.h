@@ -120,9 +120,10 @@ struct DeviceOptions {
 // The kinds this build supports.
 std::vector<std::string> DeviceKindsBuilt();
 
-// The kind that `kind` ("auto", "cpu" or "cuda") stands for on this machine: auto is cuda if there is a GPU, else cpu.
-// InvalidArgument for an unknown name, FailedPrecondition when the kind is not in this build or has no hardware
-// here. Cheap: nothing is set up on the device.
+// The kind that `kind` ("auto", "cpu" or "cuda") stands for on this machine: auto is cuda if there is a GPU that this
+// build can use, else cpu. InvalidArgument for an unknown name, FailedPrecondition when the kind is not in this build
+// or has no hardware here; CUDA's error, for auto too, where a GPU is there and fails. Cheap: nothing is set up on the
+// device.
 absl::StatusOr<std::string> ResolveDeviceKind(const std::string& kind);
 
 // Limits the CPU ops of this process to `isa` from now on: auto (the CPU's best), sse4 (the least that oneDNN has),

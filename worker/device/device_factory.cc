@@ -38,7 +38,13 @@ absl::StatusOr<std::unique_ptr<Device>> CreateCuda(const DeviceOptions&) { retur
 
 absl::StatusOr<std::string> ResolveDeviceKind(const std::string& kind) {
   if (kind == "cpu") return kind;
-  if (kind == "auto") return CheckCuda().ok() ? "cuda" : "cpu";
+  if (kind == "auto") {
+    const absl::Status cuda = CheckCuda();
+    if (cuda.ok()) return "cuda";
+    if (absl::IsFailedPrecondition(cuda)) return "cpu";
+    // A GPU that is there and fails: to go on without it would hide that.
+    return absl::Status(cuda.code(), absl::StrCat(cuda.message(), "; choose cpu to do without the GPU"));
+  }
   if (kind != "cuda") {
     return absl::InvalidArgumentError(absl::StrCat("unknown device '", kind, "'; use auto, cpu or cuda"));
   }

@@ -69,6 +69,10 @@ absl::StatusOr<int> CountGpus() {
     return absl::FailedPreconditionError(
         "device cuda: this machine shows no NVIDIA GPU (cudaErrorNoDevice); use cpu or auto");
   }
+  if (code == cudaErrorStubLibrary) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("device cuda: ", cudaGetErrorString(code), " (", cudaGetErrorName(code), "); use cpu or auto"));
+  }
   if (code != cudaErrorInsufficientDriver) return CudaStatus(code, "device cuda");
   if (cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0) {
     return absl::FailedPreconditionError(absl::StrCat(

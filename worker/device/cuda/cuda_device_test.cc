@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/device/cuda/cuda_stream.h"
 #include "worker/device/cuda/datasheet.h"
@@ -58,6 +59,23 @@ TEST_F(CudaDeviceTest, NamesWhatAMachineLacks) {
   EXPECT_EQ(WhyNot({.gpus = 0}), "device cuda: this machine shows no NVIDIA GPU (cudaErrorNoDevice); use cpu or auto");
   EXPECT_EQ(WhyNot({.name = "Tesla V100", .major = 7, .minor = 0}),
             "device cuda: Tesla V100 is sm_70 and this build has code for sm_80 and newer; use cpu or auto");
+}
+
+// A machine without a usable GPU trains on the CPU where `auto` is asked for; one whose GPU is broken says so.
+TEST_F(CudaDeviceTest, AutoDoesNotHideABrokenGpu) {
+  for (const emulation::Machine& without : {emulation::Machine{.driver_version = 0},
+                                            {.driver_version = 12040},
+                                            {.fault = cudaErrorStubLibrary},
+                                            {.gpus = 0}}) {
+    emulation::SetMachine(without);
+    EXPECT_EQ(ResolveDeviceKind("auto").value(), "cpu");
+  }
+  emulation::SetMachine({.fault = cudaErrorSystemNotReady});
+  const absl::Status status = ResolveDeviceKind("auto").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::AllOf(::testing::StartsWith("device cuda: "), ::testing::HasSubstr("cudaErrorSystemNotReady"),
+                               ::testing::EndsWith("; choose cpu to do without the GPU")));
 }
 
 TEST_F(CudaDeviceTest, ReservesZeroedMemoryUntilThereIsNoMore) {

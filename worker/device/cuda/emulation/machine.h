@@ -13,7 +13,8 @@ namespace zerofleet::device::cuda::emulation {
 inline constexpr int kPoison = 0xff;
 
 struct Machine {
-  int driver_version = 13000;  // as cudaDriverGetVersion reports it; 0: no driver
+  int driver_version = 13000;       // as cudaDriverGetVersion reports it; 0: no driver
+  cudaError_t fault = cudaSuccess;  // what the runtime's functions return where it is not cudaSuccess
   int gpus = 2;
   int64_t bytes_each = int64_t{4} << 30;     // enforced: no more than this can be allocated
   int64_t pinned_bytes = int64_t{16} << 30;  // pinned host memory for all GPUs; enforced too

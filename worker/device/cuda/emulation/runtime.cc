@@ -149,6 +149,7 @@ cudaError_t ReturnError(cudaError_t code) {
 cudaError_t MachineError() {
   const Machine machine = State::Get().machine();
   if (machine.driver_version < CUDART_VERSION / 1000 * 1000) return cudaErrorInsufficientDriver;
+  if (machine.fault != cudaSuccess) return machine.fault;
   return machine.gpus == 0 ? cudaErrorNoDevice : cudaSuccess;
 }
 
@@ -179,6 +180,7 @@ const char* cudaGetErrorName(cudaError_t code) {
     case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
     case cudaErrorInvalidResourceHandle: return "cudaErrorInvalidResourceHandle";
     case cudaErrorNotReady: return "cudaErrorNotReady";
+    case cudaErrorSystemNotReady: return "cudaErrorSystemNotReady";
     default: return "cudaErrorUnknown";
   }
 }
@@ -193,6 +195,7 @@ const char* cudaGetErrorString(cudaError_t code) {
     case cudaErrorInvalidDevice: return "invalid device ordinal";
     case cudaErrorInvalidResourceHandle: return "invalid resource handle";
     case cudaErrorNotReady: return "device not ready";
+    case cudaErrorSystemNotReady: return "system not yet initialized";
     default: return "unknown error";
   }
 }
