@@ -243,9 +243,15 @@ absl::Status Matmul::TakeAlgorithm(const MatmulArguments& p, Plan& plan) {
   if (!plan.found) return absl::OkStatus();
   plan.algorithm = whole->algorithm;
   cublasLtMatmulHeuristicResult_t result = {};
-  return LibraryStatus(
-      cublasLtMatmulAlgoCheck(handle_, &plan.operation, &plan.a, &plan.b, &plan.c, &plan.d, &plan.algorithm, &result),
-      "cublasLtMatmulAlgoCheck");
+  const cublasStatus_t code =
+      cublasLtMatmulAlgoCheck(handle_, &plan.operation, &plan.a, &plan.b, &plan.c, &plan.d, &plan.algorithm, &result);
+  if (code == CUBLAS_STATUS_NOT_SUPPORTED) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cuBLASLt's algorithm for the product of ", of_whole.m, " x ", of_whole.n, " x ", p.k,
+                     " does not run its band of ", p.m, " x ", p.n,
+                     ", and another would change the bits; set buffers.bucket_bytes: 0"));
+  }
+  return LibraryStatus(code, "cublasLtMatmulAlgoCheck");
 }
 
 absl::StatusOr<Matmul::Plan*> Matmul::PlanOf(const MatmulArguments& p) {

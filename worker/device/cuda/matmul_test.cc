@@ -231,6 +231,23 @@ TEST_F(MatmulTest, FailuresAreKeptUnderTheOpsName) {
   EXPECT_EQ(stream_->Synchronize(), absl::OkStatus());
 }
 
+TEST_F(MatmulTest, ARefusedBandNamesTheKey) {
+  emulation::cublaslt().bands = false;
+  const TestTensor a(8, 8, DType::kF32, 1), b(8, 4, DType::kF32, 2), d(8, 4, DType::kF32, 3);
+  EXPECT_TRUE(matmul_->Run(*stream_, "Test",
+                           {.m = 8,
+                            .n = 4,
+                            .k = 8,
+                            .a = {a.tensor(), a.stride()},
+                            .b = {b.tensor(), b.stride()},
+                            .d = {d.tensor(), d.stride()},
+                            .whole_m = 16}));
+  EXPECT_EQ(stream_->Synchronize(),
+            absl::FailedPreconditionError("Test: cuBLASLt's algorithm for the product of 16 x 4 x 8 does not run its "
+                                          "band of 8 x 4, and another would change the bits; set "
+                                          "buffers.bucket_bytes: 0"));
+}
+
 TEST_F(MatmulTest, CreateSaysWhyInOneLine) {
   emulation::cublaslt().create = CUBLAS_STATUS_NOT_INITIALIZED;
   const absl::Status status = Matmul::Create(workspace_.as<void>(), workspace_.count() * 4).status();

@@ -418,6 +418,7 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDe
   if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
   const Algorithm* const chosen = In<Algorithm>(algorithm, kAlgorithm);
   if (!chosen || !result) return CUBLAS_STATUS_INVALID_VALUE;
+  if (!cublaslt().bands) return CUBLAS_STATUS_NOT_SUPPORTED;
   const Problem problem(operation, a, b, c, d);
   const cublasStatus_t status = Examine(problem);
   if (status != CUBLAS_STATUS_SUCCESS) return status;

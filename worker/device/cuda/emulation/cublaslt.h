@@ -11,6 +11,8 @@ namespace zerofleet::device::cuda::emulation {
 struct CublasLt {
   // false: no algorithm has an epilogue beyond the plain product.
   bool fused_epilogues = true;
+  // false: an algorithm runs the product that it was found for, and no part of it.
+  bool bands = true;
   // `create` is what cublasLtCreate returns. `next_product` is what the next cublasLtMatmul returns; if it is an error,
   // that call does nothing.
   cublasStatus_t create = CUBLAS_STATUS_SUCCESS;
