@@ -177,6 +177,7 @@ absl::StatusOr<std::vector<bench::CollectiveRate>> CollectiveRates(const BenchFl
   options.ranks = flags.ranks;
   options.team = flags.team;
   // Must be first: it changes the environment, which no other thread may read meanwhile.
+  collective::KeepLaunchOrder();
   if (!flags.interface.empty()) {
     ZF_RETURN_IF_ERROR(Annotate(collective::UseNetworkInterface(flags.interface), "--interface"));
   }

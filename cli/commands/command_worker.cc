@@ -137,6 +137,7 @@ absl::StatusOr<std::unique_ptr<services::SessionClient>> Connect(const WorkerFla
 
 absl::StatusOr<int> RunWorkerCommand(const WorkerFlags& flags, const Output& output) {
   // Must be first: it changes the environment, which no other thread may read meanwhile.
+  collective::KeepLaunchOrder();
   if (!flags.interface.empty()) {
     ZF_RETURN_IF_ERROR(Annotate(collective::UseNetworkInterface(flags.interface), "--interface"));
   }

@@ -200,18 +200,6 @@ TEST_F(NcclTest, AnAbortThatDoesNotReturnIsLeftBehind) {
   while (nccl_emulation::LiveCommunicators() > 0) std::this_thread::yield();
 }
 
-// With two groups on one GPU, ranks could otherwise begin with different groups and deadlock.
-TEST_F(NcclTest, OperationsOfSeveralGroupsAreLaunchedInTheOrderOfTheHost) {
-  constexpr char kOrder[] = "NCCL_LAUNCH_ORDER_IMPLICIT";
-  unsetenv(kOrder);
-  ASSERT_TRUE(NcclEndpoint::Create(Gpu(0), {}).ok());
-  EXPECT_STREQ(getenv(kOrder), "1");
-  setenv(kOrder, "0", 1);
-  ASSERT_TRUE(NcclEndpoint::Create(Gpu(0), {}).ok());
-  EXPECT_STREQ(getenv(kOrder), "0") << "what the user has set";
-  unsetenv(kOrder);
-}
-
 // A clock that the test moves while another thread reads it.
 class SharedClock : public Clock {
  public:
@@ -262,6 +250,25 @@ TEST_F(NcclTest, OtherFailuresAreTheProgramsOrTheUsers) {
     nccl_emulation::SetAsyncError(0, ncclSuccess);
     Destroy(group);
   }
+}
+
+// NCCL reports a failed allocation as any other error of CUDA.
+TEST_F(NcclTest, AFullGpuIsNamed) {
+  Gpu(0);
+  device::cuda::emulation::SetMachine({.gpus = kGpus, .bytes_each = int64_t{100} << 20});
+  Group group = CreateNcclGroup({.size = 2}, {});
+  nccl_emulation::SetAsyncError(0, ncclUnhandledCudaError);
+  float value = 0;
+  const absl::Status status = group[0]->AllReduce({&value, device::DType::kF32}, 1, "u").Wait();
+  nccl_emulation::SetAsyncError(0, ncclSuccess);
+  Destroy(group);
+  device::cuda::emulation::SetMachine({.gpus = kGpus});
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_NE(status.message().find(
+                "; 100.0 MiB of the GPU's 100.0 MiB are free, and NCCL's buffers come on top of the planned "
+                "memory: set memory.device_limit lower"),
+            absl::string_view::npos)
+      << status;
 }
 
 TEST_F(NcclTest, OrdersAComputeStreamBehindAnOperation) {
@@ -354,6 +361,20 @@ TEST_F(NcclTest, AutoIsUcxWhereNcclRefuses) {
   EXPECT_EQ((*endpoint)->Join({.name = "data", .rank = 0, .addresses = {(*endpoint)->address()}}).value()->backend(),
             "ucx");
   EXPECT_EQ((*endpoint)->fallback_reason().substr(0, 17), "ncclGetUniqueId: ");
+}
+
+// Every 2.x has the same file name, so the loader takes an old one.
+TEST_F(NcclTest, AnOlderLibraryIsNamed) {
+  nccl_emulation::SetVersion(22505);
+  const absl::Status status = CreateCollectiveEndpoint("nccl", Gpu(0)).status();
+  const auto endpoint = CreateCollectiveEndpoint("auto", Gpu(0));
+  nccl_emulation::SetVersion(NCCL_VERSION_CODE);
+  EXPECT_EQ(status,
+            absl::FailedPreconditionError("collectives nccl: this machine's NCCL is 2.25.5 and this build needs "
+                                          "2.28.0; install that, or use ucx"));
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+  ASSERT_TRUE((*endpoint)->Join({.name = "data", .rank = 0, .addresses = {(*endpoint)->address()}}).ok());
+  EXPECT_EQ((*endpoint)->fallback_reason(), status.message());
 }
 
 TEST_F(NcclTest, TheFactoryKeepsNcclToGpus) {

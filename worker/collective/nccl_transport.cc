@@ -3,7 +3,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <thread>
@@ -15,6 +14,7 @@
 #include "absl/time/time.h"
 #include "base/check.h"
 #include "base/status.h"
+#include "base/units.h"
 #include "worker/collective/address.h"
 #include "worker/device/cuda/libraries/vendor_library.h"
 
@@ -25,6 +25,17 @@ static_assert(kNcclIdBytes == NCCL_UNIQUE_ID_BYTES);
 
 absl::string_view View(std::string_view text) { return {text.data(), text.size()}; }
 
+// About what one communicator's buffers take. With less than this free, a failure is taken for a lack of memory.
+constexpr size_t kBuffersBytes = size_t{512} << 20;
+
+absl::Status CudaError(std::string message) {
+  size_t free = 0, total = 0;
+  if (cudaMemGetInfo(&free, &total) != cudaSuccess || free >= kBuffersBytes) return absl::InternalError(message);
+  return absl::ResourceExhaustedError(absl::StrCat(
+      message, "; ", HumanBytes(static_cast<int64_t>(free)), " of the GPU's ", HumanBytes(static_cast<int64_t>(total)),
+      " are free, and NCCL's buffers come on top of the planned memory: set memory.device_limit lower"));
+}
+
 absl::Status MakeError(ncclResult_t result, const std::string& where, const char* detail) {
   std::string message = absl::StrCat(where, ": ", ncclGetErrorString(result));
   if (detail != nullptr && *detail != '\0') absl::StrAppend(&message, " (", detail, ")");
@@ -33,8 +44,17 @@ absl::Status MakeError(ncclResult_t result, const std::string& where, const char
     case ncclSystemError:
     case ncclRemoteError: return absl::UnavailableError(message);
     case ncclInvalidUsage: return absl::FailedPreconditionError(message);
+    // Also what NCCL returns when an allocation fails, and it allocates beside what the memory plan has reserved.
+    case ncclUnhandledCudaError: return CudaError(std::move(message));
     default: return absl::InternalError(message);
   }
+}
+
+constexpr int kOldestNccl = NCCL_VERSION(2, 28, 0);
+
+// 22809 -> "2.28.9".
+std::string VersionText(int version) {
+  return absl::StrCat(version / 10000, ".", version % 10000 / 100, ".", version % 100);
 }
 
 // The pause between two polls: most waits are short, so the first polls follow each other closely.
@@ -58,12 +78,17 @@ class Pause {
 
 absl::StatusOr<std::string> NcclTransport::CreateId() {
   ZF_RETURN_IF_ERROR(device::cuda::OpenNccl());
-  // With this setting, operations of several groups on one GPU run in the order in which the host issued them, which is
-  // the same on every rank. Otherwise two ranks could begin with different groups and wait for each other forever. A
-  // value set by the user stays. NCCL reads it when the first communicator is created.
-  setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0);
+  int version = 0;
+  ncclResult_t result = ncclGetVersion(&version);
+  if (result != ncclSuccess) return MakeError(result, "ncclGetVersion", nullptr);
+  // All releases share one file name. Before 2.26, KeepLaunchOrder (network.h) has no effect.
+  if (version < kOldestNccl) {
+    return absl::FailedPreconditionError(absl::StrCat("collectives nccl: this machine's NCCL is ", VersionText(version),
+                                                      " and this build needs ", VersionText(kOldestNccl),
+                                                      "; install that, or use ucx"));
+  }
   ncclUniqueId id;
-  const ncclResult_t result = ncclGetUniqueId(&id);
+  result = ncclGetUniqueId(&id);
   if (result != ncclSuccess) return MakeError(result, "ncclGetUniqueId", ncclGetLastError(nullptr));
   return std::string(id.internal, sizeof id.internal);
 }

@@ -33,4 +33,6 @@ absl::Status UseNetworkInterface(const std::string& name) {
   return absl::OkStatus();
 }
 
+void KeepLaunchOrder() { setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0); }
+
 }  // namespace zerofleet::collective

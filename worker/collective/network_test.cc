@@ -64,5 +64,16 @@ TEST(NetworkTest, AnInterfaceThatDoesNotExistIsNamed) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("lo"));
 }
 
+TEST(NetworkTest, NcclKeepsTheHostsOrderOfLaunchesUnlessTheUserSaysOtherwise) {
+  constexpr char kOrder[] = "NCCL_LAUNCH_ORDER_IMPLICIT";
+  const Restored order(kOrder);
+  unsetenv(kOrder);
+  KeepLaunchOrder();
+  EXPECT_STREQ(std::getenv(kOrder), "1");
+  setenv(kOrder, "0", 1);
+  KeepLaunchOrder();
+  EXPECT_STREQ(std::getenv(kOrder), "0");
+}
+
 }  // namespace
 }  // namespace zerofleet::collective

@@ -61,6 +61,7 @@ struct Registry {
   absl::Mutex mutex;
   std::map<std::string, std::shared_ptr<World>> worlds ABSL_GUARDED_BY(mutex);
   std::map<int, ncclResult_t> errors ABSL_GUARDED_BY(mutex);
+  int version ABSL_GUARDED_BY(mutex) = NCCL_VERSION_CODE;
   ncclResult_t unique_id_result ABSL_GUARDED_BY(mutex) = ncclSuccess;
   bool holds_aborts ABSL_GUARDED_BY(mutex) = false;
   uint64_t next_id ABSL_GUARDED_BY(mutex) = 1;
@@ -226,6 +227,11 @@ void SetUniqueIdResult(ncclResult_t result) {
   TheRegistry().unique_id_result = result;
 }
 
+void SetVersion(int version) {
+  absl::MutexLock lock(&TheRegistry().mutex);
+  TheRegistry().version = version;
+}
+
 void HoldAborts(bool hold) {
   absl::MutexLock lock(&TheRegistry().mutex);
   TheRegistry().holds_aborts = hold;
@@ -239,6 +245,12 @@ int LiveCommunicators() {
 }  // namespace zerofleet::collective::nccl_emulation
 
 extern "C" {
+
+ncclResult_t ncclGetVersion(int* version) {
+  absl::MutexLock lock(&TheRegistry().mutex);
+  *version = TheRegistry().version;
+  return ncclSuccess;
+}
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   Registry& registry = TheRegistry();

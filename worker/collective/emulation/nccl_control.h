@@ -12,6 +12,9 @@ void SetAsyncError(int rank, ncclResult_t error);
 // From now on ncclGetUniqueId returns this, until it is set to ncclSuccess.
 void SetUniqueIdResult(ncclResult_t result);
 
+// From now on ncclGetVersion reports this.
+void SetVersion(int version);
+
 // With true, ncclCommAbort does not return from now on, until this is called with false; aborts held back then
 // continue.
 void HoldAborts(bool hold);

@@ -22,6 +22,8 @@ using zerofleet::device::cuda::Nccl;
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) { ZF_PASS_ON(Nccl, ncclGetUniqueId, ncclSystemError, id); }
 
+ncclResult_t ncclGetVersion(int* version) { ZF_PASS_ON(Nccl, ncclGetVersion, ncclSystemError, version); }
+
 const char* ncclGetErrorString(ncclResult_t result) {
   ZF_PASS_ON(Nccl, ncclGetErrorString, "NCCL is not on this machine", result);
 }
