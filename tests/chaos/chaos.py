@@ -444,14 +444,15 @@ class Chaos:
     def check_checkpoints(self):
         """I1 and I2. A commit whose launcher or coordinator was killed may be in no report, except that a run resumes from it."""
         reported = {each["path"] for each in self.events() if each["event"] == "checkpoint"}
-        gone_on_from = {each.get("resumed_from", each.get("resumed_step")) for each in self.events()
-                        if each["event"] in ("start", "recovery")}
+        gone_on_from = {each.get("resumed_from", each.get("resumed_step")) for each in self.events() if each["event"] in ("start", "recovery")}
         there = sorted(str(path.parent) for path in self.checkpoints.glob("step-????????/manifest.json"))
         for path in there[:-1]:
             if path not in reported and int(path.rsplit("-", 1)[1]) not in gone_on_from:
                 raise Broken(f"{path} is committed and was not reported")
-        if reported and (not there or max(reported) > there[-1]):
-            raise Broken(f"{max(reported)} was reported as committed and is gone; there are {there}")
+        # A swap takes the newest checkpoint away, and the run goes back behind it.
+        kept = [each["path"] for each in self.events()[self.swaps[-1][0] if self.swaps else 0:] if each["event"] == "checkpoint"]
+        if kept and (not there or max(kept) > there[-1]):
+            raise Broken(f"{max(kept)} was reported as committed and is gone; there are {there}")
         aside = sorted(path.name for path in self.checkpoints.glob("*.damaged*"))
         if len(aside) > len(self.swaps):
             raise Broken(f"{aside} are set aside, and {len(self.swaps)} were damaged")
@@ -471,8 +472,7 @@ class Chaos:
         config["checkpoint"] = {"dir": str(self.folder / "undisturbed"), "every_steps": 0}
         (self.folder / "undisturbed.yaml").write_text(json.dumps(config))
         report = self.folder / "undisturbed.jsonl"
-        subprocess.run([fleet.BINARY, "train", str(self.folder / "undisturbed.yaml"), "--report", str(report)], check=True,
-                       capture_output=True)
+        subprocess.run([fleet.BINARY, "train", str(self.folder / "undisturbed.yaml"), "--report", str(report)], check=True, capture_output=True)
         undisturbed = [json.loads(line) for line in report.read_text().splitlines()]
         shrank = any(b"nobody came within" in log.read_bytes() for log in self.folder.glob("*.log"))
         inexact = 0.05 if shrank and config.get("reduce", {}).get("order") != "samples" else 0
