@@ -15,7 +15,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 jobs=${1:-$(nproc)}
-fuzz_seconds=${ZEROFLEET_FUZZ_SECONDS:-6}
+fuzz_seconds=${ZEROFLEET_FUZZ_SECONDS:-4}
 integration=
 started=$(date +%s)
 
