@@ -6,9 +6,12 @@
 #include <prometheus/registry.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -107,27 +110,52 @@ prometheus::Family<prometheus::Counter>& CounterFamily(prometheus::Registry& reg
   return prometheus::BuildCounter().Name(name).Help(help).Register(registry);
 }
 
-// Looking a series up by its label costs far more than setting it.
-prometheus::Gauge& OfRank(prometheus::Family<prometheus::Gauge>& family, std::vector<prometheus::Gauge*>& ranks,
-                          int rank) {
-  const auto at = static_cast<size_t>(rank);
-  if (ranks.size() <= at) ranks.resize(at + 1);
-  if (ranks[at] == nullptr) ranks[at] = &family.Add({{"rank", absl::StrCat(rank)}});
-  return *ranks[at];
-}
-
 void RaiseTo(prometheus::Counter& counter, double value) { counter.Increment(value - counter.Value()); }
 
 }  // namespace
+
+// One gauge per rank. A rank that a round of observations leaves out loses its gauge, which would otherwise show its
+// last value for as long as this process lives. Series are kept here, since finding one by its label costs far more
+// than setting it.
+class RankGauges {
+ public:
+  explicit RankGauges(prometheus::Family<prometheus::Gauge>& family) : family_(family) {}
+
+  void Set(int rank, double value) {
+    const auto at = static_cast<size_t>(rank);
+    if (ranks_.size() <= at) ranks_.resize(at + 1);
+    Series& series = ranks_[at];
+    if (series.gauge == nullptr) series.gauge = &family_.Add({{"rank", absl::StrCat(rank)}});
+    series.gauge->Set(value);
+    series.round = round_;
+  }
+
+  void EndRound() {
+    for (Series& series : ranks_) {
+      if (series.gauge != nullptr && series.round != round_) family_.Remove(std::exchange(series.gauge, nullptr));
+    }
+    ++round_;
+  }
+
+ private:
+  struct Series {
+    prometheus::Gauge* gauge = nullptr;
+    int64_t round = 0;  // the last in which it was set
+  };
+
+  prometheus::Family<prometheus::Gauge>& family_;
+  std::vector<Series> ranks_;
+  int64_t round_ = 0;
+};
 
 struct CoordinatorMetrics::Families {
   std::vector<prometheus::Gauge*> gauges;      // in the order of kGauges
   std::vector<prometheus::Counter*> counters;  // in the order of kCounters
   prometheus::Family<prometheus::Gauge>*phase, *run_info, *validation_loss, *members;
-  prometheus::Family<prometheus::Gauge>*heartbeat_age, *straggler, *recovery;
+  prometheus::Family<prometheus::Gauge>* recovery;
   prometheus::Family<prometheus::Counter>*rank_failures, *refusals, *divergences;
   prometheus::Gauge* last_commit;
-  std::vector<prometheus::Gauge*> heartbeat_age_of, straggler_of;  // by rank; null for ranks not seen yet
+  std::optional<RankGauges> heartbeat_age, straggler;
   double members_observed = -kMembersSeconds;
 
   void ObserveMembers(const coordinator::Fleet& fleet, double now);
@@ -143,11 +171,11 @@ CoordinatorMetrics::CoordinatorMetrics(prometheus::Registry& registry) : familie
   families_->validation_loss = &GaugeFamily(registry, "zerofleet_coordinator_validation_loss",
                                             "Mean cross-entropy per token of the last evaluation, in nats.");
   families_->members = &GaugeFamily(registry, "zerofleet_coordinator_members", "Workers known to it, by state.");
-  families_->heartbeat_age =
-      &GaugeFamily(registry, "zerofleet_coordinator_heartbeat_age_seconds", "Time since a rank was last heard.");
-  families_->straggler = &GaugeFamily(registry, "zerofleet_coordinator_straggler_ratio",
-                                      "Time a rank's own part of a step takes over the median of all ranks, of the "
-                                      "phase in which it is furthest behind.");
+  families_->heartbeat_age.emplace(
+      GaugeFamily(registry, "zerofleet_coordinator_heartbeat_age_seconds", "Time since a rank was last heard."));
+  families_->straggler.emplace(GaugeFamily(registry, "zerofleet_coordinator_straggler_ratio",
+                                           "Time a rank's own part of a step takes over the median of all ranks, of "
+                                           "the phase in which it is furthest behind."));
   families_->rank_failures =
       &CounterFamily(registry, "zerofleet_coordinator_rank_failures_total", "Ranks lost or failed, by cause.");
   families_->divergences = &CounterFamily(registry, "zerofleet_coordinator_divergences_total",
@@ -169,14 +197,14 @@ void CoordinatorMetrics::Families::ObserveMembers(const coordinator::Fleet& flee
   std::map<coordinator::MemberState, int> by_state;
   for (const coordinator::Member& member : fleet.members) {
     ++by_state[member.state];
-    if (member.rank >= 0) OfRank(*heartbeat_age, heartbeat_age_of, member.rank).Set(now - member.last_heard);
+    if (member.rank >= 0) heartbeat_age->Set(member.rank, now - member.last_heard);
   }
+  heartbeat_age->EndRound();
   by_state[coordinator::MemberState::kSpare] = static_cast<int>(fleet.spares.size());
   for (coordinator::MemberState state : kMemberStates)
     members->Add({{"state", coordinator::Name(state)}}).Set(by_state[state]);
-  for (const coordinator::Lag& lag : coordinator::LagsOf(fleet)) {
-    OfRank(*straggler, straggler_of, lag.rank).Set(lag.ratio());
-  }
+  for (const coordinator::Lag& lag : coordinator::LagsOf(fleet)) straggler->Set(lag.rank, lag.ratio());
+  straggler->EndRound();
 }
 
 void CoordinatorMetrics::Observe(const coordinator::Fleet& fleet, double now) {

@@ -103,6 +103,33 @@ TEST(CoordinatorMetricsTest, FollowTheState) {
   EXPECT_THAT(UndocumentedLabelValues(text), testing::IsEmpty());
 }
 
+// A rank that a smaller view no longer has would otherwise be the slowest one forever.
+TEST(CoordinatorMetricsTest, RanksThatAreGoneHaveNoSeries) {
+  prometheus::Registry registry;
+  CoordinatorMetrics metrics(registry);
+  coordinator::Fleet fleet;
+  fleet.view = coordinator::View{1, coordinator::AxesOf(1, 2), {0, 0}, coordinator::PartitionMap({{"w", 0, 64}}, 2)};
+  for (int rank = 0; rank < 2; ++rank) {
+    coordinator::Member member;
+    member.rank = rank;
+    member.state = coordinator::MemberState::kTraining;
+    member.pace.set_steps(32);
+    member.pace.set_backward(rank == 1 ? 0.75 : 0.5);
+    fleet.members.push_back(member);
+  }
+  const auto text = [&] {
+    metrics.Observe(fleet, 10);
+    return prometheus::TextSerializer().Serialize(registry.Collect());
+  };
+  EXPECT_THAT(text(),
+              AllOf(HasSubstr("heartbeat_age_seconds{rank=\"1\"}"), HasSubstr("straggler_ratio{rank=\"1\"} 1.5")));
+  fleet.members.EraseIf([](const coordinator::Member& member) { return member.rank == 1; });
+  EXPECT_THAT(text(), AllOf(HasSubstr("heartbeat_age_seconds{rank=\"0\"}"), Not(HasSubstr("rank=\"1\""))));
+  fleet.members.push_back(fleet.members[0]);
+  fleet.members[1].rank = 1;
+  EXPECT_THAT(text(), HasSubstr("heartbeat_age_seconds{rank=\"1\"}"));
+}
+
 // In a large fleet the members are examined once a second, and once more at the end.
 TEST(CoordinatorMetricsTest, OfALargeFleetAreCheap) {
   prometheus::Registry registry;
