@@ -37,7 +37,10 @@ Coordinator::Coordinator(FleetParameters parameters, double now_seconds) {
   fleet_.began = fleet_.forming.since = fleet_.hearing.last_tick = now_seconds;
   if (!fleet_.parameters.candidates.empty())
     fleet_.saving.last_committed_step = fleet_.parameters.candidates.front().step;
-  if (fleet_.parameters.ended_before) fleet_.phase = Phase::kDone;
+  if (fleet_.parameters.ended_before) {
+    fleet_.phase = Phase::kDone;
+    StartWhereItEnded(fleet_);
+  }
 }
 
 std::vector<Output> Coordinator::Step(const CoordinatorEvent& event, double now_seconds) {

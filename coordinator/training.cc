@@ -68,4 +68,8 @@ void OnWorkerEvent(Fleet& fleet, const Member& member, const v1::Event& event, d
   }
 }
 
+void StartWhereItEnded(Fleet& fleet) {
+  fleet.training.start_step = std::max<int64_t>(0, fleet.saving.last_committed_step);
+}
+
 }  // namespace zerofleet::coordinator

@@ -12,6 +12,9 @@ void OnHeartbeat(Member& member, const v1::Heartbeat& heartbeat, double now);
 // Other events are dropped.
 void OnWorkerEvent(Fleet& fleet, const Member& member, const v1::Event& event, double now);
 
+// The run has ended in an earlier process: its step is that of the newest commit.
+void StartWhereItEnded(Fleet& fleet);
+
 }  // namespace zerofleet::coordinator
 
 #endif  // ZEROFLEET_COORDINATOR_TRAINING_H_
