@@ -132,7 +132,9 @@ absl::StatusOr<std::unique_ptr<services::SessionClient>> Connect(const WorkerFla
   options.trace_id = [&logger] { return logger.trace_id(); };
   options.cancelled = [&signals] { return signals.First() != 0; };
   options.note = [&logger](const std::string& line) { logger.Warning(line); };
-  return services::SessionClient::Connect(options);
+  absl::StatusOr<std::unique_ptr<services::SessionClient>> session = services::SessionClient::Connect(options);
+  if (!session.ok()) return signals.Stopped(session.status());
+  return session;
 }
 
 absl::StatusOr<int> RunWorkerCommand(const WorkerFlags& flags, const Output& output) {
