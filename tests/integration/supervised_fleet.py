@@ -4,6 +4,8 @@ place, and no loss changes; the coordinator outlives its run, and one that start
 see that a run has failed.
 """
 import json
+import pathlib
+import re
 import signal
 import time
 import urllib.request
@@ -89,12 +91,21 @@ class SupervisedFleet(fleet.FleetTest):
         for _ in range(2):
             late = self.end(self.worker(), send=None)
             self.assertEqual(late[0], 0, late)
-            self.assertEqual(self.status()["phase"], "done")
+            status = self.status()
+            self.assertEqual((status["phase"], status["step"]), ("done", status["steps"]))
             code, _, err = self.end(coordinator)
             self.assertEqual(code, 0, err)
             coordinator = self.coordinator(config)
         self.end(coordinator)
+        waiting = self.worker()
+        self.wait_for("a worker without a coordinator", lambda: self.reads_signals(waiting.pid))
+        self.assertEqual(self.end(waiting)[0], 143)
         self.assert_nothing_left()
+
+    def reads_signals(self, pid):
+        """Whether the process blocks SIGTERM, which it does once it reads signals itself."""
+        blocked = re.search("^SigBlk:\\s*([0-9a-f]+)", pathlib.Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+        return int(blocked.group(1), 16) >> (signal.SIGTERM - 1) & 1
 
     def test_a_scrape_sees_that_a_run_has_failed(self):
         port = fleet.free_port()
