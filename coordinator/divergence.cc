@@ -83,12 +83,8 @@ void GoBack(Fleet& fleet, const v1::Divergence& divergence, double now) {
   RegroupAll(fleet, text, now);
 }
 
-bool IsGoingBack(const Fleet& fleet) {
-  return !fleet.recovering.rollbacks.empty() && fleet.recovering.rollbacks.back().resumed_step < 0;
-}
-
 bool SettleRollback(Fleet& fleet, int64_t step) {
-  if (!IsGoingBack(fleet)) return true;
+  if (!fleet.recovering.going_back()) return true;
   const int64_t consumed = fleet.members.front().samples_consumed;
   for (const Member& member : fleet.members) {
     if (member.samples_consumed == consumed) continue;

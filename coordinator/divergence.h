@@ -27,9 +27,6 @@ void CountDivergence(Fleet& fleet, const v1::Divergence& divergence);
 // diverged: nothing suggests then that other data will help.
 void GoBack(Fleet& fleet, const v1::Divergence& divergence, double now);
 
-// Whether a step has diverged and the run has not gone back from it yet.
-bool IsGoingBack(const Fleet& fleet);
-
 // Every rank has loaded `step`: if the fleet has gone back, decides which samples are left out. False if the run has
 // failed.
 bool SettleRollback(Fleet& fleet, int64_t step);

@@ -276,6 +276,9 @@ struct Recovering {
   Losses losses;                    // the run's lost ranks
   v1::Flight flight;                // the last lost view's
   std::vector<Rollback> rollbacks;  // the run's, oldest first; the last may not be carried out yet
+
+  // Whether a step has diverged and the run has not gone back from it yet.
+  bool going_back() const { return !rollbacks.empty() && rollbacks.back().resumed_step < 0; }
 };
 
 // The run is ending (stop.h, ending.h).

@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/committed.h"
-#include "coordinator/divergence.h"
 #include "coordinator/failed_save.h"
 
 namespace zerofleet::coordinator {
@@ -25,11 +24,11 @@ void SettleSavesUpTo(Fleet& fleet, int64_t step) {
 }  // namespace
 
 bool AwaitsCommit(const Fleet& fleet) {
-  return !fleet.saving.commits.empty() || (IsGoingBack(fleet) && !fleet.saving.outlived.empty());
+  return !fleet.saving.commits.empty() || (fleet.recovering.going_back() && !fleet.saving.outlived.empty());
 }
 
 bool OutliveCommits(Fleet& fleet) {
-  if (fleet.saving.commits.empty() || IsGoingBack(fleet)) return false;
+  if (fleet.saving.commits.empty() || fleet.recovering.going_back()) return false;
   for (auto& [step, commit] : std::exchange(fleet.saving.commits, {})) {
     fleet.PublishNotice(
         absl::StrCat("step ", step, " is still being committed after ", fleet.form_timeout_seconds(),

@@ -172,8 +172,8 @@ bool EndIfItMust(Fleet& fleet, size_t newest, const absl::Status& loss, int rank
 // Part of a message: which snapshots remain is known only once all members are ready again.
 const char* MayUseMemory(const Fleet& fleet) {
   const bool takes_snapshots = fleet.parameters.config.checkpoint().snapshot_every_steps() > 0;
-  return takes_snapshots && !fleet.recovering.memory_is_doubted ? ", from a newer snapshot if one is whole in memory"
-                                                                : "";
+  const bool may_use_them = takes_snapshots && !fleet.recovering.memory_is_doubted && !fleet.recovering.going_back();
+  return may_use_them ? ", from a newer snapshot if one is whole in memory" : "";
 }
 
 // "; step 40 is being committed", or nothing. The next view waits for that commit, and goes back to it if it succeeds.

@@ -39,6 +39,8 @@ bool IsOfThisRun(const Fleet& fleet, const v1::SnapshotId& id) {
 }  // namespace
 
 std::optional<SnapshotChoice> NewestSnapshot(const Fleet& fleet) {
+  // Which snapshots are whole depends on timing, and the samples that a rollback leaves out must not.
+  if (fleet.recovering.going_back()) return std::nullopt;
   // The newest step whose loss was reported: later ones are repeated.
   const int64_t told = std::max(fleet.training.last_step_event.step(), fleet.training.start_step);
   std::map<std::pair<int64_t, uint64_t>, Holders> snapshots;  // by step, then generation

@@ -114,22 +114,19 @@ TEST_F(WorkerRunDivergenceTest, ASpikeIsLeftOutAsIfItHadBeenFromTheStart) {
   EXPECT_EQ(told.Losses(), column);
 }
 
-TEST_F(WorkerRunDivergenceTest, ASnapshotInMemoryLosesFewerSteps) {
+// Which snapshots are whole when a step diverges depends on timing; what is left out must not.
+TEST_F(WorkerRunDivergenceTest, SnapshotsInMemoryAreNotGoneBackTo) {
   v1::Config config = RollbackConfig(2, 3);
-  config.mutable_checkpoint()->set_snapshot_every_steps(1);
   SpoilTheDataOfStep(kBadStep, config);
-  const Outcome outcome = RunFrom(config, {});
-  ASSERT_TRUE(outcome.results[0].ok()) << outcome.results[0].status();
-  const std::vector<v1::RollbackEvent> rollbacks = Rollbacks(outcome);
-  ASSERT_EQ(rollbacks.size(), 1u);
-  // The run went back to the step before, or an earlier one if the coordinator heard of the divergence first.
-  const int64_t loaded = rollbacks[0].resumed_step();
-  EXPECT_LT(loaded, kBadStep);
-  EXPECT_EQ(rollbacks[0].skipped_samples(), (kBadStep - loaded) * kBatch);
+  const Outcome without = RunFrom(config, {});
+  ASSERT_TRUE(without.results[0].ok()) << without.results[0].status();
   ForgetCheckpoints();
-  config.mutable_checkpoint()->set_snapshot_every_steps(0);
-  const Outcome told = RunFrom(config, {{0, 0, loaded * kBatch, kBadStep * kBatch, "told"}});
-  EXPECT_EQ(told.Losses(), Column(outcome));
+  config.mutable_checkpoint()->set_snapshot_every_steps(1);
+  const Outcome with = RunFrom(config, {});
+  ASSERT_TRUE(with.results[0].ok()) << with.results[0].status();
+  ASSERT_EQ(Rollbacks(with).size(), 1u);
+  EXPECT_EQ(Rollbacks(with)[0].resumed_step(), Rollbacks(without)[0].resumed_step());
+  EXPECT_EQ(Column(with), Column(without));
 }
 
 TEST_F(WorkerRunDivergenceTest, ARunThatDoesNotDivergeKeepsItsBits) {
