@@ -7,6 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "base/status.h"
+#include "cli/config/config.h"
 #include "cli/report/run_compare.h"
 #include "cli/report/run_file.h"
 #include "coordinator/batch_shares.h"
@@ -217,7 +219,15 @@ absl::StatusOr<v1::Config> SliceConfig(const RunSlice& slice, int workers, const
   config.mutable_data()->clear_validation_sets();
   config.mutable_data()->set_on_change("warn");  // the data must match the receipt, not the checkpoint to resume from
   config.set_on_divergence("stop");
+  ZF_ASSIGN_OR_RETURN(const v1::Config defaults, DefaultConfig("gpt2-tiny"));
+  *config.mutable_divergence() = defaults.divergence();
   config.mutable_divergence()->set_spike_factor(0);
+  // Keys that decide no bit, and that may not go with this number of workers.
+  config.mutable_restart()->set_min_workers(0);
+  config.clear_integrity();
+  // The base holds all the weights, unless some are frozen.
+  const bool freezes = config.model().lora().rank() > 0 || !config.model().freeze().empty();
+  if (!slice.base.empty() && !freezes) config.clear_init_from();
   return config;
 }
 

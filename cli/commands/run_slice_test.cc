@@ -100,6 +100,22 @@ TEST(RunSliceTest, TheConfigurationSavesAndEvaluatesNothing) {
   EXPECT_EQ(config.parallel().team(), "3");
   EXPECT_EQ(SliceConfig(slice, 3, "d").status().message(),
             "--workers: the bits of reduce.order ranks depend on the number of workers, which was 2; leave it out");
+  RunSlice other = slice;
+  v1::Config& run = *other.manifest.mutable_config();
+  run.set_on_divergence("rollback");
+  run.mutable_divergence()->set_max_rollbacks(20);
+  run.mutable_divergence()->set_window_steps(8);
+  run.mutable_restart()->set_min_workers(2);
+  run.mutable_integrity()->set_every_steps(4);
+  run.set_init_from("gone");
+  const v1::Config plain = SliceConfig(other, 0, "d").value();
+  EXPECT_EQ(plain.divergence().max_rollbacks(), 3);
+  EXPECT_EQ(plain.divergence().window_steps(), 32);
+  EXPECT_EQ(plain.restart().min_workers(), 0);
+  EXPECT_EQ(plain.integrity().every_steps(), 0);
+  EXPECT_EQ(plain.init_from(), "") << "the base has all weights";
+  run.mutable_model()->add_freeze("h.0.*");
+  EXPECT_EQ(SliceConfig(other, 0, "d")->init_from(), "gone");
   RunSlice samples = slice;
   samples.manifest.mutable_config()->mutable_reduce()->set_order("samples");
   EXPECT_EQ(SliceConfig(samples, 3, "d")->parallel().workers(), 3);
