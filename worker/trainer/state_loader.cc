@@ -69,7 +69,9 @@ absl::StatusOr<LoadedFrom> StateLoader::Load(const std::string& step_dir, const 
   view_.loaded_samples = manifest.data_cursor().samples_consumed();
   view_.loaded_best = manifest.best();
   const v1::EvaluateConfig &was = manifest.config().evaluate(), &is = config_.evaluate();
-  if (was.best() != is.best() || was.weights() != is.weights()) view_.loaded_best.Clear();  // of another loss
+  const bool same_loss = was.best() == is.best() && was.weights() == is.weights() && was.batches() == is.batches() &&
+                         (!manifest.has_data() || feed_.ChangesSince(manifest.data()).validation.text.empty());
+  if (!same_loss) view_.loaded_best.Clear();
   view_.loaded_receipt = manifest.receipt();
   view_.loaded_receipt.clear_previous_xxh3_128();  // set by the coordinator
   view_.loaded_control = ControlOf(manifest);
