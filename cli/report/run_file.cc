@@ -103,14 +103,16 @@ class HistoryReader {
     if (line.contains("resumed_from") && !line["resumed_from"].is_null()) {
       ZF_RETURN_IF_ERROR(GetWhole(line, "resumed_from", &resumed_from));
     }
-    if (!told_again) {
-      run_.steps.erase(run_.steps.upper_bound(resumed_from), run_.steps.end());
-      std::erase_if(run_.evaluations, [&](const ReportedEvaluation& one) { return one.step > resumed_from; });
-    }
+    if (!told_again) ForgetAfter(resumed_from);
     run_.start = line;
     run_.end = nullptr;
     ++run_.starts;
     return absl::OkStatus();
+  }
+
+  void ForgetAfter(int64_t step) {
+    run_.steps.erase(run_.steps.upper_bound(step), run_.steps.end());
+    std::erase_if(run_.evaluations, [&](const ReportedEvaluation& one) { return one.step > step; });
   }
 
   absl::Status SetTime(const Json& line) {
@@ -178,6 +180,7 @@ class HistoryReader {
     ZF_RETURN_IF_ERROR(GetWhole(line, "lost_steps", &pause.lost_steps));
     ZF_RETURN_IF_ERROR(GetNumber(line, "seconds", &pause.seconds));
     ZF_RETURN_IF_ERROR(GetText(line, "cause", &pause.cause));
+    ForgetAfter(pause.step);  // what lies behind it is done again, or left out
     run_.pauses.push_back(std::move(pause));
     return absl::OkStatus();
   }

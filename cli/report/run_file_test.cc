@@ -43,6 +43,21 @@ TEST(RunFile, StepsDoneAgainCountAsTheyWereToldLast) {
   EXPECT_FALSE(run.torn);
 }
 
+TEST(RunFile, WhatARollbackLeavesOutDoesNotCount) {
+  const auto evaluation = [](int step, double loss) {
+    return absl::StrCat(R"({"event":"evaluate","step":)", step, R"(,"loss":)", loss, "}\n");
+  };
+  std::string text;
+  for (int step = 1; step <= 4; ++step) absl::StrAppend(&text, StepLine(step, 2, step), evaluation(step, 3));
+  absl::StrAppend(&text, R"({"event":"rollback","step":5,"resumed_step":2,"cause":"loss nan"})", "\n",
+                  StepLine(3, 1, 5), evaluation(3, 1.5));
+  const RunFile run = ParseRunFile("r", text).value();
+  EXPECT_EQ(run.steps.size(), 3u);
+  EXPECT_EQ(run.steps.at(3).loss, 1);
+  ASSERT_EQ(run.evaluations.size(), 3u);
+  EXPECT_EQ(run.evaluations.back().loss, 1.5);
+}
+
 TEST(RunFile, ATornLastLineIsToldApart) {
   const RunFile run = ParseRunFile("r", StepLine(1, 5, 2) + R"({"event":"step","st)").value();
   EXPECT_TRUE(run.torn);
