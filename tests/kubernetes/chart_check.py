@@ -76,6 +76,7 @@ WRONG_VALUES = [
     (r"workers.podLabels.app\.kubernetes\.io/component=coordinator",
      "workers.podLabels: app.kubernetes.io/component is set by the chart"),
     ("coordinator.podAnnotations.checksum/config=x", "coordinator.podAnnotations: checksum/config is set by the chart"),
+    ("workers.extraVolumes[0].name=state", "workers.extraVolumes: state is the name of a volume"),
     ("workers.resources=null,config.device=cuda", "as nvidia.com/gpu: 1; got 0"),
 ]
 
@@ -257,6 +258,20 @@ class Chart(unittest.TestCase):
         self.assertEqual(context["capabilities"], {"drop": ["ALL"], "add": ["IPC_LOCK"]})
         self.assertIs(context["readOnlyRootFilesystem"], False)
         self.assertEqual(privileged["initContainers"][0]["securityContext"]["capabilities"], {"drop": ["ALL"]})
+
+    def test_whoever_reads_the_configuration_has_its_files(self):
+        """data.tokenizer, init_from and epochs: what `plan` and the coordinator find in their place is what the workers find."""
+        self.needs(helm=True)
+        own = {"/dev/shm", "/tmp", "/etc/zerofleet/auth", "/etc/zerofleet/tls"}
+        for name, objects in {**{name: self.rendering(name) for name in value_sets()}, "deploy/kubeflow": kubeflow()}.items():
+            containers = {each["name"]: each for _, spec in pod_templates(objects) for each in spec["containers"] + spec.get("initContainers", [])}
+            mounts = {role: {mount["mountPath"]: mount for mount in each.get("volumeMounts", [])} for role, each in containers.items()}
+            files = mounts["node" if name == "deploy/kubeflow" else "worker"].keys() - own
+            self.assertIn("/data" if name in ("existing-claims", "placed", "deploy/kubeflow") else "/checkpoints", files, name)
+            for role in {"coordinator", "check-config"} & mounts.keys():
+                self.assertLessEqual(files, mounts[role].keys(), f"{name}: {role}")
+                written = {path for path in files if not mounts[role][path].get("readOnly")}
+                self.assertEqual(written, {"/checkpoints"} if role == "coordinator" else set(), f"{name}: {role}")
 
     def test_other_values_make_another_job(self):
         self.needs(helm=True)

@@ -35,6 +35,11 @@
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- range .Values.workers.extraVolumes -}}
+{{- if has .name (list "checkpoints" "config" "shm" "state" "tmp") -}}
+{{- fail (printf "workers.extraVolumes: %s is the name of a volume that the chart gives to the workers or the coordinator, which have these volumes too" .name) -}}
+{{- end -}}
+{{- end -}}
 {{- if and .Values.workers.hostNetwork .Values.networkPolicy.enabled (not .Values.networkPolicy.operators) -}}
 {{- fail "workers.hostNetwork: the network policy would keep the workers from the coordinator, since their traffic comes from their nodes: name these in networkPolicy.operators (ipBlock), or set networkPolicy.enabled to false" -}}
 {{- end -}}

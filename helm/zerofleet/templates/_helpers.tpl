@@ -173,6 +173,26 @@ readinessProbe:
 {{- end }}
 {{- end -}}
 
+{{- /* Whoever reads the configuration opens files that it names (data.tokenizer, init_from; epochs counts the data's samples), where workers do. */ -}}
+{{- define "zerofleet.fileMounts" -}}
+{{- if .Values.data.existingClaim }}
+- {name: data, mountPath: /data, readOnly: true}
+{{- end }}
+{{- range .Values.workers.extraVolumeMounts }}
+- {{- merge (dict "readOnly" true) (omit . "mountPropagation") | toYaml | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "zerofleet.fileVolumes" -}}
+{{- with .Values.data.existingClaim }}
+- name: data
+  persistentVolumeClaim: {claimName: {{ . }}, readOnly: true}
+{{- end }}
+{{- with .Values.workers.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
 {{- /* The pod of a worker, as the template of a Job. */ -}}
 {{- define "zerofleet.workerPod" -}}
 {{- $ranks := int .Values.workers.ranksPerPod -}}
@@ -227,6 +247,10 @@ spec:
       resources: {{- toYaml .Values.workers.resources | nindent 8 }}
       volumeMounts:
         - {name: config, mountPath: /etc/zerofleet/run.yaml, subPath: run.yaml, readOnly: true}
+        - {name: checkpoints, mountPath: /checkpoints, readOnly: true}
+        {{- with include "zerofleet.fileMounts" . | trim }}
+        {{- . | nindent 8 }}
+        {{- end }}
     {{- with .Values.workers.initContainers }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
@@ -300,14 +324,10 @@ spec:
       emptyDir: {medium: Memory, sizeLimit: {{ .Values.workers.sharedMemory }}}
     - name: tmp
       emptyDir: {}
-    {{- with .Values.data.existingClaim }}
-    - name: data
-      persistentVolumeClaim: {claimName: {{ . }}, readOnly: true}
+    {{- with include "zerofleet.fileVolumes" . | trim }}
+    {{- . | nindent 4 }}
     {{- end }}
     {{- include "zerofleet.identityVolumes" (dict "root" . "items" (list "token") "tls" (include "zerofleet.workerSecret" .)) | nindent 4 }}
-    {{- with .Values.workers.extraVolumes }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
 {{- end -}}
 
 {{- define "zerofleet.workerSelector" -}}
