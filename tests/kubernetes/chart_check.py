@@ -273,6 +273,16 @@ class Chart(unittest.TestCase):
                 written = {path for path in files if not mounts[role][path].get("readOnly")}
                 self.assertEqual(written, {"/checkpoints"} if role == "coordinator" else set(), f"{name}: {role}")
 
+    def test_the_model_is_the_users(self):
+        """The default is nobody's who says another model: not in parts either."""
+        self.needs(helm=True)
+        for setting, wanted in (("config.steps=7", {"preset": "gpt2-tiny"}), ("config.init_from=/checkpoints/first/step-00000100", None),
+                                ("config.init_from=/checkpoints/a,config.model.lora.rank=8", {"lora": {"rank": 8}}),
+                                ("config.model.torch=task:train", {"torch": "task:train"}),
+                                ("config.model.family=llama,config.model.layers=2", {"family": "llama", "layers": 2})):
+            config = self.of_kind(self.rendering("cpu", "--set", setting), "ConfigMap")[0]["data"]["run.yaml"]
+            self.assertEqual(yaml.safe_load(config).get("model"), wanted, setting)
+
     def test_other_values_make_another_job(self):
         self.needs(helm=True)
         def name(*arguments):

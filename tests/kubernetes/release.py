@@ -84,7 +84,7 @@ class ReleaseTest(unittest.TestCase):
         return fleet.merged({
             "image": {"repository": REPOSITORY, "tag": TAG, "pullPolicy": "Never"},
             "config": {
-                "model": {"preset": None, "family": "gpt2", "layers": 2, "hidden": 24, "heads": 3, "context": 32},
+                "model": {"family": "gpt2", "layers": 2, "hidden": 24, "heads": 3, "context": 32},
                 "data": {"train": ["/data/train.txt"]}, "parallel": {"workers": 2, "zero_stage": 2}, "precision": "fp32",
                 "batch": {"global_sequences": 12}, "steps": STEPS, "checkpoint": {"every_steps": 100, "keep": 2},
                 "restart": {"heartbeat_timeout_seconds": 20}},
@@ -172,7 +172,6 @@ class ReleaseTest(unittest.TestCase):
             directory, report = self.work / f"undisturbed-{len(self.wanted)}", self.work / "undisturbed.jsonl"
             config = {**values["config"], "data": {"train": [str(self.text)]}, "device": "cpu",
                       "checkpoint": {"dir": str(directory), "every_steps": 0}}
-            config["model"] = {name: value for name, value in config["model"].items() if value is not None}
             (self.work / "undisturbed.yaml").write_text(json.dumps(config))
             report.unlink(missing_ok=True)
             subprocess.run([fleet.BINARY, "train", str(self.work / "undisturbed.yaml"), "--report", str(report)], check=True,

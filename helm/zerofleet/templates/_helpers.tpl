@@ -35,8 +35,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- end -}}
 
+{{- /* A default model in values.yaml would be merged into every other one. */ -}}
 {{- define "zerofleet.config" -}}
-{{ toYaml .Values.config }}
+{{- $config := .Values.config -}}
+{{- if not $config.model -}}
+{{- $config = omit $config "model" -}}
+{{- if not $config.init_from -}}
+{{- $config = set $config "model" (dict "preset" "gpt2-tiny") -}}
+{{- end -}}
+{{- end -}}
+{{ toYaml $config }}
 {{- end -}}
 
 {{- define "zerofleet.coordinatorHost" -}}
