@@ -210,6 +210,11 @@ class Chart(unittest.TestCase):
         for key in plain.keys() - {"template"}:
             self.assertEqual(wrapped[key], plain[key], key)
 
+    def test_an_upgrade_replaces_a_coordinator_that_is_not_ready(self):
+        self.needs()
+        for name, objects in self.renderings().items():
+            self.assertEqual(self.of_kind(objects, "StatefulSet")[0]["spec"]["podManagementPolicy"], "Parallel", name)
+
     def test_a_pod_may_have_all_ranks_of_a_node(self):
         self.needs(helm=True)
         objects = self.rendering("node")
