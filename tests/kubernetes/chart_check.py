@@ -210,6 +210,15 @@ class Chart(unittest.TestCase):
         for key in plain.keys() - {"template"}:
             self.assertEqual(wrapped[key], plain[key], key)
 
+    def test_a_job_of_the_runtime_is_done_with_its_workers(self):
+        self.needs()
+        spec = kubeflow()[0]["spec"]["template"]["spec"]
+        endless = {job["name"] for job in spec["replicatedJobs"]
+                   for container in job["template"]["spec"]["template"]["spec"]["containers"]
+                   if container["args"][0] == "coordinator" and "--supervised" in container["args"]}
+        self.assertEqual(endless, {"coordinator"})
+        self.assertEqual(set(spec["successPolicy"]["targetReplicatedJobs"]), {job["name"] for job in spec["replicatedJobs"]} - endless)
+
     def test_an_upgrade_replaces_a_coordinator_that_is_not_ready(self):
         self.needs()
         for name, objects in self.renderings().items():
