@@ -219,6 +219,16 @@ class Chart(unittest.TestCase):
         self.assertEqual(endless, {"coordinator"})
         self.assertEqual(set(spec["successPolicy"]["targetReplicatedJobs"]), {job["name"] for job in spec["replicatedJobs"]} - endless)
 
+    def test_jobs_of_the_runtime_share_no_state(self):
+        self.needs()
+        for pod, spec in pod_templates(kubeflow()):
+            for container in spec["containers"]:
+                given = {each["name"] for each in container["env"]}
+                for argument in container["args"]:
+                    self.assertLessEqual(set(re.findall(r"\$\((\w+)\)", argument)), given, f"{pod}: {argument}")
+                    if argument.startswith(("--state-dir", "--run-name")):
+                        self.assertIn("$(JOBSET_NAME)", argument)
+
     def test_an_upgrade_replaces_a_coordinator_that_is_not_ready(self):
         self.needs()
         for name, objects in self.renderings().items():
