@@ -328,14 +328,21 @@ class Chart(unittest.TestCase):
                 self.assertTrue(service["publishNotReadyAddresses"])
             for pod, spec in pod_templates(objects):
                 for container in spec["containers"]:
-                    called = re.search(r"--coordinator=([^.]+)\.default\.svc:(\d+)", " ".join(container.get("args", [])))
-                    if not called:
+                    arguments = " ".join(container.get("args", []))
+                    if "--coordinator=" not in arguments:
                         continue
+                    called = re.search(r"--coordinator=([^.]+)\.\$\(POD_NAMESPACE\)\.svc:(\d+)", arguments)
+                    self.assertIn({"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}, container["env"])
                     service = services[called.group(1)]
                     self.assertEqual(service["selector"]["app.kubernetes.io/component"], "coordinator", f"{name}: {pod}")
                     self.assertIn(int(called.group(2)), [port["port"] for port in service["ports"]])
                 if "subdomain" in spec:
                     self.assertEqual(services[spec["subdomain"]]["selector"]["app.kubernetes.io/component"], "worker")
+
+    def test_an_overlay_may_name_another_namespace(self):
+        self.needs(helm=True)
+        for name in value_sets():
+            self.assertEqual(self.rendering(name, "--namespace", "elsewhere"), self.rendering(name), name)
 
     def test_what_was_asked_for_is_there(self):
         """One object of each switch, and nothing where it is off."""

@@ -47,8 +47,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{ toYaml $config }}
 {{- end -}}
 
+{{- /* Whoever uses it has `zerofleet.namespaceEnv`: the pod's own namespace, which an overlay of Kustomize may have set. */ -}}
 {{- define "zerofleet.coordinatorHost" -}}
-{{ include "zerofleet.fullname" . }}-coordinator.{{ .Release.Namespace }}.svc
+{{ include "zerofleet.fullname" . }}-coordinator.$(POD_NAMESPACE).svc
+{{- end -}}
+
+{{- define "zerofleet.namespaceEnv" -}}
+- {name: POD_NAMESPACE, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}
 {{- end -}}
 
 {{- define "zerofleet.checkpointClaim" -}}
@@ -280,7 +285,7 @@ spec:
         {{- else }}
         - --listen=0.0.0.0:{{ .Values.workers.port }}
         {{- end }}
-        - --advertise={{ include "zerofleet.workerHost" . }}.{{ include "zerofleet.fullname" . }}-workers.{{ .Release.Namespace }}.svc
+        - --advertise={{ include "zerofleet.workerHost" . }}.{{ include "zerofleet.fullname" . }}-workers.$(POD_NAMESPACE).svc
         - --node=$(NODE_NAME)
         - --metrics-port={{ .Values.metrics.port }}
         {{- if .Values.metrics.tls }}
@@ -292,6 +297,7 @@ spec:
         - --interface={{ . }}
         {{- end }}
       env:
+        {{- include "zerofleet.namespaceEnv" . | nindent 8 }}
         - {name: NODE_NAME, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}
         {{- range $name, $value := .Values.workers.env }}
         - {name: {{ $name }}, value: {{ $value | quote }}}
