@@ -76,6 +76,7 @@ WRONG_VALUES = [
     (r"workers.podLabels.app\.kubernetes\.io/component=coordinator",
      "workers.podLabels: app.kubernetes.io/component is set by the chart"),
     ("coordinator.podAnnotations.checksum/config=x", "coordinator.podAnnotations: checksum/config is set by the chart"),
+    ("podDisruptionBudget.maxUnavailable=25%", "/podDisruptionBudget/maxUnavailable"),
     ("workers.extraVolumes[0].name=state", "workers.extraVolumes: state is the name of a volume"),
     ("workers.resources=null,config.device=cuda", "as nvidia.com/gpu: 1; got 0"),
 ]
