@@ -59,6 +59,8 @@ WRONG_VALUES = [
     ("image.digest=latest", "/image/digest"),
     ("logLevel=loud", "/logLevel"),
     ("checkpoints.accessModes={ReadOnlyMany}", "/checkpoints/accessModes"),
+    # The coordinator and the workers mount the claim.
+    ("checkpoints.accessModes={ReadWriteOncePod}", "/checkpoints/accessModes"),
     ("tls.enabled=true", "tls.certManager.issuerName"),
     ("auth.operatorToken=true", "auth.existingSecret"),
     ("metrics.tls=true", "metrics.tls: needs tls.enabled"),
