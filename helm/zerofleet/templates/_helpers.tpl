@@ -87,9 +87,10 @@ tlsConfig:
 {{- end }}
 {{- end -}}
 
+{{- /* A PriorityClass is the cluster's: releases of one name in two namespaces have two. */ -}}
 {{- define "zerofleet.priorityClass" -}}
 {{- if .Values.priorityClass.create -}}
-{{ .Values.priorityClass.name | default (include "zerofleet.fullname" .) }}
+{{ .Values.priorityClass.name | default (printf "%s.%s" (include "zerofleet.fullname" .) .Release.Namespace) }}
 {{- else -}}
 {{ .Values.priorityClass.name }}
 {{- end -}}
