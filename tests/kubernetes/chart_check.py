@@ -79,6 +79,7 @@ WRONG_VALUES = [
      "workers.podLabels: app.kubernetes.io/component is set by the chart"),
     ("coordinator.podAnnotations.checksum/config=x", "coordinator.podAnnotations: checksum/config is set by the chart"),
     ("podDisruptionBudget.maxUnavailable=25%", "/podDisruptionBudget/maxUnavailable"),
+    ("workers.resources.claims[0].name=gpu", "claims"),
     ("workers.extraVolumes[0].name=state", "workers.extraVolumes: state is the name of a volume"),
     ("workers.resources=null,config.device=cuda", "as nvidia.com/gpu: 1; got 0"),
 ]
@@ -258,6 +259,8 @@ class Chart(unittest.TestCase):
         bare = self.of_kind(self.rendering("node", "--set", "config.restart.max_per_rank=null,containerSecurityContext=null"), "Job")[0]
         self.assertIn("--local=8", bare["spec"]["template"]["spec"]["containers"][0]["args"])
         self.assertFalse([each for each in bare["spec"]["template"]["spec"]["containers"][0]["args"] if each.startswith("--max-restarts")])
+        never = self.of_kind(self.rendering("node", "--set", "config.restart.max_per_rank=0"), "Job")[0]
+        self.assertIn("--max-restarts=0", never["spec"]["template"]["spec"]["containers"][0]["args"])
         alone = self.of_kind(self.rendering("gpu"), "Job")[0]["spec"]["template"]["spec"]["containers"][0]
         self.assertFalse([argument for argument in alone["args"] if argument.startswith(("--local", "--max-restarts"))])
 

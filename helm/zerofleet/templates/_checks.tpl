@@ -44,7 +44,7 @@
 {{- fail "workers.hostNetwork: the network policy would keep the workers from the coordinator, since their traffic comes from their nodes: name these in networkPolicy.operators (ipBlock), or set networkPolicy.enabled to false" -}}
 {{- end -}}
 {{- $resources := .Values.workers.resources | default dict -}}
-{{- if and (eq .Values.config.device "cuda") (not $resources.claims) -}}
+{{- if eq .Values.config.device "cuda" -}}
 {{- $gpus := 0 -}}
 {{- range $name, $count := $resources.limits -}}
 {{- if or (hasPrefix "nvidia.com/gpu" $name) (hasPrefix "nvidia.com/mig-" $name) -}}{{- $gpus = add $gpus (int $count) -}}{{- end -}}

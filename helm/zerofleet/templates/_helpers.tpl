@@ -279,8 +279,8 @@ spec:
         - --threads={{ .Values.workers.threads }}
         {{- if gt $ranks 1 }}
         - --local={{ $ranks }}
-        {{- with .Values.config.restart.max_per_rank }}
-        - --max-restarts={{ . }}
+        {{- if not (kindIs "invalid" .Values.config.restart.max_per_rank) }}
+        - --max-restarts={{ int64 .Values.config.restart.max_per_rank }}
         {{- end }}
         - --listen=0.0.0.0:0
         {{- else }}
