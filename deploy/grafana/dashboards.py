@@ -14,6 +14,9 @@ RUN = 'namespace=~"$namespace", run=~"$run"'
 WORKER = " * on (namespace, instance) group_left (run, rank) zerofleet_worker_info{%s}" % RUN
 COORDINATOR = " * on (namespace, instance) group_left (run) zerofleet_coordinator_run_info{%s}" % RUN
 
+# A worker's pod in a Job or in a JobSet of the chart.
+POD = 'exported_namespace=~"$namespace", exported_pod=~"($run)-([0-9a-f]{8}-)?workers-.*"'
+
 
 def worker(series):
     return series + WORKER
@@ -21,6 +24,11 @@ def worker(series):
 
 def coordinator(series):
     return series + COORDINATOR
+
+
+def in_an_hour(counter):
+    """A counter begins anew with its process: what it has gained says more than its value."""
+    return coordinator("increase(%s[1h])" % counter)
 
 
 DASHBOARDS = {
@@ -35,7 +43,7 @@ DASHBOARDS = {
          [("avg by (namespace, run) (%s)" % worker("zerofleet_worker_model_flops_utilization_ratio"), "{{run}}")]),
         ("Goodput", "percentunit", [(coordinator("zerofleet_coordinator_goodput_ratio"), "{{run}}")]),
         ("Last recovery by phase", "s", [(coordinator("zerofleet_coordinator_recovery_duration_seconds"), "{{run}} {{phase}}")]),
-        ("Steps lost to failures", "none", [(coordinator("zerofleet_coordinator_lost_steps_total"), "{{run}}")]),
+        ("Steps lost to failures, in an hour", "none", [(in_an_hour("zerofleet_coordinator_lost_steps_total"), "{{run}}")]),
         ("Gradient norm", "none", [("max by (namespace, run) (%s)" % worker("zerofleet_worker_grad_norm"), "{{run}}")]),
         ("Learning rate", "none", [("max by (namespace, run) (%s)" % worker("zerofleet_worker_learning_rate"), "{{run}}")]),
         ("Seconds of each phase per second, all ranks", "s",
@@ -44,35 +52,37 @@ DASHBOARDS = {
     "membership": ("Zerofleet: membership", [
         ("Members by state", "none", [(coordinator("zerofleet_coordinator_members"), "{{run}} {{state}}")]),
         ("Generation", "none", [(coordinator("zerofleet_coordinator_generation"), "{{run}}")]),
-        ("Time since each rank was heard", "s", [(coordinator("zerofleet_coordinator_heartbeat_age_seconds"), "rank {{rank}}")]),
-        ("Ranks lost, by cause", "none", [(coordinator("zerofleet_coordinator_rank_failures_total"), "{{run}} {{cause}}")]),
-        ("Recoveries", "none", [(coordinator("zerofleet_coordinator_recoveries_total"), "{{run}}")]),
+        ("Time since each rank was heard", "s", [(coordinator("zerofleet_coordinator_heartbeat_age_seconds"), "{{run}} rank {{rank}}")]),
+        ("Ranks lost in an hour, by cause", "none", [(in_an_hour("zerofleet_coordinator_rank_failures_total"), "{{run}} {{cause}}")]),
+        ("Recoveries in an hour", "none", [(in_an_hour("zerofleet_coordinator_recoveries_total"), "{{run}}")]),
         ("Time to form the fleet", "s", [(coordinator("zerofleet_coordinator_rendezvous_duration_seconds"), "{{run}}")]),
-        ("A rank's own time over the median", "none", [(coordinator("zerofleet_coordinator_straggler_ratio"), "rank {{rank}}")]),
-        ("Messages of an old generation refused", "none",
-         [(coordinator("zerofleet_coordinator_stale_messages_rejected_total"), "{{run}}")]),
+        ("A rank's own time over the median", "none", [(coordinator("zerofleet_coordinator_straggler_ratio"), "{{run}} rank {{rank}}")]),
+        ("Messages of an old generation refused, in an hour", "none",
+         [(in_an_hour("zerofleet_coordinator_stale_messages_rejected_total"), "{{run}}")]),
     ]),
     "collectives": ("Zerofleet: collectives", [
         ("Bus bandwidth by operation and group", "Bps",
-         [("zerofleet:bus_bandwidth_bytes_per_second{%s}" % RUN, "{{operation}} {{group}} {{backend}}")]),
+         [("zerofleet:bus_bandwidth_bytes_per_second{%s}" % RUN, "{{run}} {{operation}} {{group}} {{backend}}")]),
         ("Sent per second", "Bps",
-         [("sum by (operation, group, backend) (%s)" % worker("rate(zerofleet_worker_collective_bytes_total[1m])"),
-           "{{operation}} {{group}} {{backend}}")]),
+         [("sum by (namespace, run, operation, group, backend) (%s)" % worker("rate(zerofleet_worker_collective_bytes_total[5m])"),
+           "{{run}} {{operation}} {{group}} {{backend}}")]),
         ("Duration, 99th percentile", "s",
-         [("histogram_quantile(0.99, sum by (le, operation, group) (%s))"
-           % worker("rate(zerofleet_worker_collective_duration_seconds_bucket[5m])"), "{{operation}} {{group}}")]),
+         [("histogram_quantile(0.99, sum by (le, namespace, run, operation, group) (%s))"
+           % worker("rate(zerofleet_worker_collective_duration_seconds_bucket[5m])"), "{{run}} {{operation}} {{group}}")]),
         ("Bus bandwidth by rank", "Bps",
-         [(worker("zerofleet_worker_collective_bus_bandwidth_bytes_per_second"), "rank {{rank}} {{operation}}")]),
+         [(worker("zerofleet_worker_collective_bus_bandwidth_bytes_per_second"), "{{run}} rank {{rank}} {{operation}}")]),
     ]),
     "memory": ("Zerofleet: memory", [
         ("In use by category", "bytes",
-         [("sum by (rank, space, category) (%s)" % worker("zerofleet_worker_memory_bytes"), "rank {{rank}} {{space}} {{category}}")]),
+         [("sum by (namespace, run, rank, space, category) (%s)" % worker("zerofleet_worker_memory_bytes"),
+           "{{run}} rank {{rank}} {{space}} {{category}}")]),
         ("Peak by category", "bytes",
-         [("sum by (rank, space, category) (%s)" % worker("zerofleet_worker_memory_peak_bytes"), "rank {{rank}} {{space}} {{category}}")]),
+         [("sum by (namespace, run, rank, space, category) (%s)" % worker("zerofleet_worker_memory_peak_bytes"),
+           "{{run}} rank {{rank}} {{space}} {{category}}")]),
         ("Reserved and handed out", "bytes",
-         [(worker("zerofleet_worker_allocator_reserved_bytes"), "rank {{rank}} {{space}} reserved"),
-          (worker("zerofleet_worker_allocator_allocated_bytes"), "rank {{rank}} {{space}} allocated")]),
-        ("Fragmentation", "percentunit", [(worker("zerofleet_worker_fragmentation_ratio"), "rank {{rank}} {{space}}")]),
+         [(worker("zerofleet_worker_allocator_reserved_bytes"), "{{run}} rank {{rank}} {{space}} reserved"),
+          (worker("zerofleet_worker_allocator_allocated_bytes"), "{{run}} rank {{rank}} {{space}} allocated")]),
+        ("Fragmentation", "percentunit", [(worker("zerofleet_worker_fragmentation_ratio"), "{{run}} rank {{rank}} {{space}}")]),
     ]),
     "checkpoints": ("Zerofleet: checkpoints", [
         ("Last committed step", "none", [(coordinator("zerofleet_coordinator_checkpoint_last_committed_step"), "{{run}}")]),
@@ -80,23 +90,23 @@ DASHBOARDS = {
          [("(zerofleet_coordinator_step - zerofleet_coordinator_checkpoint_last_committed_step)" + COORDINATOR, "{{run}}")]),
         ("Time since the last commit", "s",
          [("(time() - zerofleet_coordinator_checkpoint_last_commit_timestamp_seconds)" + COORDINATOR, "{{run}}")]),
-        ("Bytes committed", "bytes", [(coordinator("zerofleet_coordinator_checkpoint_bytes_total"), "{{run}}")]),
-        ("Saves that failed, checkpoints found damaged", "none",
-         [(coordinator("zerofleet_coordinator_save_failures_total"), "{{run}} not stored"),
-          (coordinator("zerofleet_coordinator_checkpoint_verify_failures_total"), "{{run}} damaged")]),
+        ("Bytes committed in an hour", "bytes", [(in_an_hour("zerofleet_coordinator_checkpoint_bytes_total"), "{{run}}")]),
+        ("Saves that failed and checkpoints found damaged, in an hour", "none",
+         [(in_an_hour("zerofleet_coordinator_save_failures_total"), "{{run}} not stored"),
+          (in_an_hour("zerofleet_coordinator_checkpoint_verify_failures_total"), "{{run}} damaged")]),
         ("Share of time that steps wait for checkpoints", "percentunit",
-         [('zerofleet:phase_seconds_per_second{phase="checkpoint", %s}' % RUN, "rank {{rank}}")]),
+         [('zerofleet:phase_seconds_per_second{phase="checkpoint", %s}' % RUN, "{{run}} rank {{rank}}")]),
     ]),
     "gpu": ("Zerofleet: GPUs", [
         ("Memory in use, as the driver counts", "bytes",
-         [(worker("zerofleet_worker_device_memory_used_bytes"), "rank {{rank}}"),
-          (worker("zerofleet_worker_device_memory_total_bytes"), "rank {{rank}}, of")]),
-        ("Memory outside the allocator", "bytes", [(worker("zerofleet_worker_device_memory_runtime_bytes"), "rank {{rank}}")]),
-        # The exporter names the pod that has a GPU; a worker's pod has one.
+         [(worker("zerofleet_worker_device_memory_used_bytes"), "{{run}} rank {{rank}}"),
+          (worker("zerofleet_worker_device_memory_total_bytes"), "{{run}} rank {{rank}}, of")]),
+        ("Memory outside the allocator", "bytes", [(worker("zerofleet_worker_device_memory_runtime_bytes"), "{{run}} rank {{rank}}")]),
+        # The exporter names the pod that has a GPU, and the chart names the pods by their run; a worker's pod has one.
         ("Utilization", "percent",
-         [("DCGM_FI_DEV_GPU_UTIL{exported_namespace=~\"$namespace\", exported_pod=~\".*-workers-.*\"}", "{{exported_pod}} {{UUID}}")]),
+         [("DCGM_FI_DEV_GPU_UTIL{%s}" % POD, "{{exported_pod}} {{UUID}}")]),
         ("Power", "watt",
-         [("DCGM_FI_DEV_POWER_USAGE{exported_namespace=~\"$namespace\", exported_pod=~\".*-workers-.*\"}", "{{exported_pod}} {{UUID}}")]),
+         [("DCGM_FI_DEV_POWER_USAGE{%s}" % POD, "{{exported_pod}} {{UUID}}")]),
     ]),
 }
 
@@ -129,7 +139,7 @@ def dashboard(name):
             variable("run", "Run", 'label_values(zerofleet_coordinator_run_info{namespace=~"$namespace"}, run)')]},
         "annotations": {"list": [
             {"name": "New generation", "enable": True, "iconColor": "orange", "datasource": {"type": "prometheus", "uid": "${datasource}"},
-             "expr": "changes(zerofleet_coordinator_generation[1m])" + COORDINATOR + " > 0", "titleFormat": "New generation of {{run}}"}]},
+             "expr": "changes(zerofleet_coordinator_generation[5m])" + COORDINATOR + " > 0", "titleFormat": "New generation of {{run}}"}]},
         "links": [{"type": "dashboards", "tags": ["zerofleet"], "asDropdown": True, "title": "Zerofleet", "keepTime": True,
                    "includeVars": True}],
         "panels": [panel(number, row) for number, row in enumerate(rows)],

@@ -586,6 +586,18 @@ class Chart(unittest.TestCase):
             for panel in given["panels"]:
                 self.assertIn(panel["fieldConfig"]["defaults"]["unit"], known, f"{path.name}: {panel['title']}")
 
+    def test_dashboards_tell_runs_apart(self):
+        """Each expression is of the chosen runs, no sum is over several of them, and a counter is shown by what it gains."""
+        for path in sorted((ROOT / "deploy" / "grafana").glob("*.json")):
+            for panel in json.loads(path.read_text())["panels"]:
+                for target in panel["targets"]:
+                    where, expression = f"{path.name}: {panel['title']}", target["expr"]
+                    self.assertRegex(expression, r"\$run\b", where)
+                    self.assertRegex(target["legendFormat"], r"\{\{(run|exported_pod)\}\}", where)
+                    for labels in re.findall(r"\bby \(([^)]*)\)", expression):
+                        self.assertLessEqual({"namespace", "run"}, set(labels.split(", ")), where)
+                    self.assertFalse(re.search(r"(?<!rate\()(?<!increase\()\b\w+_total\b", expression), where)
+
     def test_every_expression_of_the_dashboards_parses(self):
         if not os.access(PROMTOOL, os.X_OK):
             self.missing("promtool is not there")
