@@ -2,8 +2,9 @@
 """A real Prometheus server watches a real fleet with the committed rules. When a fault is done to the fleet, its alert fires; when the
 fault is undone, the alert resolves. Every expression of the dashboards and of the recording rules has data.
 
-Only durations and ages in the rules are changed: divided by SCALE; the rest of each expression is as in deploy/prometheus. Two alerts
-are not staged: a memory plan with holes (FragmentationHigh), which no fault causes, and a fleet whose ranks all stand still (NoProgress).
+Only durations and ages in the rules are changed: divided by SCALE; the rest of each expression is as in deploy/prometheus. Three alerts
+are not staged: a memory plan with holes (FragmentationHigh), which no fault causes, a fleet whose ranks all stand still (NoProgress), and
+one whose numbers are not the same when a step is done again (StepsDiffer).
 """
 import contextlib
 import errno
@@ -28,7 +29,7 @@ SCALE = 300
 SCALE_OF = {"ZerofleetGenerationChurn": 40}
 LEAST_WINDOW = 6  # seconds in which a rate or an increase has enough scrapes to be one
 SECONDS = {"s": 1, "m": 60, "h": 3600}
-NOT_STAGED = {"ZerofleetFragmentationHigh", "ZerofleetNoProgress"}
+NOT_STAGED = {"ZerofleetFragmentationHigh", "ZerofleetNoProgress", "ZerofleetStepsDiffer"}
 PATIENCE = 180  # seconds to wait for anything on a loaded machine
 WITHOUT_DATA = {"gpu.json"}  # there is no GPU
 WORKERS, EVERY, CHURN = 2, 100, 5
