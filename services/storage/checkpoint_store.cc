@@ -257,9 +257,12 @@ absl::StatusOr<coordinator::CommittedStep> CheckpointStore::Commit(v1::Checkpoin
   checkpoint::DescribeTokenizer(tokenizer_, &manifest);
   {
     absl::MutexLock lock(&mutex_);
-    // Ranks note the best save when it begins: if it failed, the previous best save is still the best there is.
-    const int64_t best = manifest.best().saved_step();
-    if (best > 0 && best != manifest.step() && !steps_.contains(best)) {
+    // Ranks note the best save when it begins: if it failed, the previous best save is still the best there is. A
+    // recovery from a snapshot of the same step has them forget it.
+    const v1::BestLoss& told = manifest.best();
+    const bool is_there = told.saved_step() == manifest.step() || steps_.contains(told.saved_step());
+    const bool is_better = steps_.contains(best_.saved_step()) && best_.saved_loss() < told.saved_loss();
+    if (told.saved_step() > 0 && (!is_there || is_better)) {
       manifest.mutable_best()->set_saved_step(best_.saved_step());
       manifest.mutable_best()->set_saved_loss(best_.saved_loss());
     }

@@ -101,6 +101,23 @@ TEST_F(CheckpointStoreTest, TheBestIsKeptBesideThem) {
   EXPECT_EQ(checkpoint::ReadManifest(checkpoint::StepDirectory(directory_, 80))->best().saved_step(), 50);
 }
 
+// A snapshot is taken before the save of its step begins, so a recovery from it forgets that save.
+TEST_F(CheckpointStoreTest, TheBestIsKeptThoughTheRanksForgetIt) {
+  const auto commit = [&](int64_t step, double loss) {
+    v1::CheckpointManifest manifest = WriteShards(checkpoint::StepDirectory(directory_, step), step, 2);
+    manifest.mutable_best()->set_saved_step(step);
+    manifest.mutable_best()->set_saved_loss(loss);
+    EXPECT_TRUE(store_->Commit(manifest, 1000 + step).ok());
+    return checkpoint::ReadManifest(checkpoint::StepDirectory(directory_, step))->best().saved_step();
+  };
+  EXPECT_EQ(commit(10, 3.5), 10);
+  EXPECT_EQ(commit(20, 3.75), 10);
+  EXPECT_EQ(commit(30, 3.625), 10);
+  EXPECT_EQ(commit(40, 3.25), 40);
+  EXPECT_EQ(commit(50, 4), 40);
+  EXPECT_THAT(Steps(), testing::UnorderedElementsAre(40, 50));
+}
+
 TEST_F(CheckpointStoreTest, WhatWorkersReadTheTokenizerFromIsKept) {
   ASSERT_TRUE(Commit(10).ok());
   store_->CarryTokenizer({}, checkpoint::StepDirectory(directory_, 10));
