@@ -224,7 +224,8 @@ absl::StatusOr<v1::Config> SliceConfig(const RunSlice& slice, int workers, const
   config.mutable_divergence()->set_spike_factor(0);
   // Keys that decide no bit, and that may not go with this number of workers.
   config.mutable_restart()->set_min_workers(0);
-  config.clear_integrity();
+  config.mutable_integrity()->set_every_steps(0);
+  config.mutable_integrity()->set_replay_every_steps(0);
   // The base holds all the weights, unless some are frozen.
   const bool freezes = config.model().lora().rank() > 0 || !config.model().freeze().empty();
   if (!slice.base.empty() && !freezes) config.clear_init_from();

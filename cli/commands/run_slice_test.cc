@@ -112,6 +112,7 @@ TEST(RunSliceTest, TheConfigurationSavesAndEvaluatesNothing) {
   EXPECT_EQ(plain.divergence().max_rollbacks(), 3);
   EXPECT_EQ(plain.divergence().window_steps(), 32);
   EXPECT_EQ(plain.restart().min_workers(), 0);
+  EXPECT_TRUE(plain.has_integrity()) << "a section without keys is not read back";
   EXPECT_EQ(plain.integrity().every_steps(), 0);
   EXPECT_EQ(plain.init_from(), "") << "the base has all weights";
   run.mutable_model()->add_freeze("h.0.*");
