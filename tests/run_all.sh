@@ -89,7 +89,7 @@ $plain_layout true 2>/dev/null || plain_layout=
 
 say "sanitizers and fuzz targets"
 # shellcheck disable=SC2086  # a command and its flags
-run_ctest sanitizers nice $plain_layout ctest --test-dir build/sanitized -j "$jobs" --output-on-failure
+run_ctest sanitizers nice $plain_layout ctest --test-dir build/sanitized -j $((jobs + 1)) --output-on-failure
 
 say "integration tests: the rest of them"
 wait "$integration" || echo "ctest failed" >>build/tests-integration.log
