@@ -30,7 +30,6 @@ check: build ## builds and runs the release unit tests: the loop while editing
 
 test: ## runs every test: unit, sanitizers, fuzz targets, integration
 	@scripts/setup.sh build test
-	@scripts/setup.sh cuda || echo "setup: no CUDA toolchain: the GPU code is not compiled, everything else is tested"
 	@tests/run_all.sh $(JOBS)
 
 TORCH := $(BUILD)/torch

@@ -33,10 +33,18 @@ totals() { sed -n "s/^\(.*tests passed.*\)$/  $1: \1/p" "build/tests-$1.log"; }
 
 say "release build"
 mkdir -p build
-# Fetches the packages for the comparison with Hugging Face transformers in the background.
+# Everything that needs no CUDA is compiled while the toolkit is fetched, where there is none. Then the packages for the comparison
+# with Hugging Face transformers are fetched.
+scripts/setup.sh cuda >build/cuda-setup.log 2>&1 &
+cuda=$!
+scripts/build.sh build "$jobs" -DZEROFLEET_TESTS_ONCE=ON -DZEROFLEET_CUDA=OFF zf_coordinator zf_data zf_services_common
+if ! wait "$cuda"; then
+  tail -n 3 build/cuda-setup.log
+  echo "setup: no CUDA toolchain: the GPU code is not compiled, everything else is tested"
+fi
 scripts/oracle_venv.sh >build/oracle-venv.log 2>&1 &
 oracle=$!
-scripts/build.sh build "$jobs" -DZEROFLEET_TESTS_ONCE=ON
+scripts/build.sh build "$jobs" -DZEROFLEET_TESTS_ONCE=ON -DZEROFLEET_CUDA=AUTO
 
 # Builds with clang: with AddressSanitizer, UndefinedBehaviorSanitizer, fuzz targets and thread-safety analysis, then with
 # ThreadSanitizer. Runs in the background, and ends its children when it is told to end.
