@@ -51,9 +51,9 @@ absl::StatusOr<double> BestLaunchSeconds(const device::Device& device, device::S
   double best = std::numeric_limits<double>::infinity();
   int64_t number = 0;
   for (int round = 0; round <= rounds; ++round) {
-    const std::shared_ptr<device::Event> start = stream.Record();
+    const std::shared_ptr<device::Event> start = stream.RecordTime();
     for (int64_t i = 0; i < launches; ++i) launch(number++);
-    const std::shared_ptr<device::Event> end = stream.Record();
+    const std::shared_ptr<device::Event> end = stream.RecordTime();
     ZF_RETURN_IF_ERROR(stream.Synchronize());
     if (round > 0) best = std::min(best, end->SecondsSince(*start) / static_cast<double>(launches));
   }

@@ -150,7 +150,7 @@ void NcclCommunicator::LoadSums() {
       }
     }
   }
-  sums_->Record()->Wait().IgnoreError();
+  sums_->RecordToWait()->Wait().IgnoreError();
 }
 
 absl::Status NcclCommunicator::Enqueue(absl::FunctionRef<absl::Status()> enqueue) {
@@ -158,9 +158,9 @@ absl::Status NcclCommunicator::Enqueue(absl::FunctionRef<absl::Status()> enqueue
     wire_->MakeCurrent();
     ZF_RETURN_IF_ERROR(transport_->Connect(clock_, [this] { return Watch(); }));
   }
-  std::shared_ptr<device::Event> start = wire_->Record();
+  std::shared_ptr<device::Event> start = wire_->RecordTime();
   ZF_RETURN_IF_ERROR(enqueue());
-  Issued(std::move(start), wire_->Record());
+  Issued(std::move(start), wire_->RecordTime());
   ZF_RETURN_IF_ERROR(sums_->failure());
   return wire_->failure();
 }

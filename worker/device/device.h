@@ -37,11 +37,12 @@ class Event {
   // Whether the work before it is done; the error if the device has failed.
   virtual absl::StatusOr<bool> Reached() const = 0;
   // Waits until the work before it is done. Does not return on a device that hangs: a caller with a deadline polls
-  // Reached.
+  // Reached. To be called on what RecordToWait or RecordTime returned, where it may take long.
   virtual absl::Status Wait() const = 0;
   // Polls for at most `seconds`; true once the work is done, or never will be because the device has failed.
   bool SettledWithin(double seconds) const;
-  // Seconds from `earlier`, of the same device, to this event, by the device's clock; both must have been reached.
+  // Seconds from `earlier`, of the same device, to this event, by the device's clock; both come from RecordTime and
+  // must have been reached.
   virtual double SecondsSince(const Event& earlier) const = 0;
 };
 
@@ -53,8 +54,13 @@ class Stream {
   virtual absl::Status Synchronize() = 0;
   // The first failure since the last Synchronize, as far as is known yet. Does not clear it.
   virtual absl::Status failure() const = 0;
-  // Marks everything enqueued so far.
+  // Marks everything enqueued so far, for streams to wait for and for the host to poll (Reached, SettledWithin). Its
+  // Wait may keep a core busy, and it may have no time.
   virtual std::shared_ptr<Event> Record() = 0;
+  // As Record, for the host to wait for: the thread sleeps in Wait.
+  virtual std::shared_ptr<Event> RecordToWait() { return Record(); }
+  // As RecordToWait, with the time: both events of a SecondsSince come from here.
+  virtual std::shared_ptr<Event> RecordTime() { return RecordToWait(); }
   // Makes what is enqueued from now on run after `event`, from any stream of the same device. Does not hold up the
   // host.
   virtual void Wait(const Event& event) = 0;

@@ -249,7 +249,7 @@ absl::StatusOr<model::MicroBatch> DataFeed::Fill(const data::Dataset& dataset, i
   ZF_RETURN_IF_ERROR(dataset.ReadBatch(sequences, sample, stage.tokens));
   const int arrays = data::ArraysPerToken(config_.data());
   device_->Copy(*stream_, device_tokens_, stage.tokens, arrays * tokens * static_cast<int64_t>(sizeof(int32_t)));
-  stage.copied = stream_->Record();
+  stage.copied = stream_->RecordToWait();
   model::MicroBatch batch{sequences, context, device_tokens_, device_tokens_ + tokens};
   if (arrays == 3) batch.starts = device_tokens_ + 2 * tokens;
   return batch;

@@ -33,9 +33,11 @@ class DeferredCopies : public testing::Test {
   void SetUp() override { ASSERT_TRUE(CreateDirectories(directory_).ok()); }
   void TearDown() override {
     device::cuda::emulation::ScheduleEagerly();
+    EXPECT_EQ(device::cuda::emulation::BusyWaits(), busy_waits_before_);
     ASSERT_TRUE(RemoveTree(directory_).ok());
   }
 
+  const int64_t busy_waits_before_ = device::cuda::emulation::BusyWaits();
   const std::string directory_ = JoinPath(testing::TempDir(), "zerofleet_deferred_copies_" + std::to_string(getpid()));
 };
 

@@ -54,7 +54,7 @@ void StepTrace::Enter(int rank, uint64_t generation) {
 absl::StatusOr<std::shared_ptr<device::Event>> StepTrace::Begin(device::Stream& stream) {
   if (origin_ == nullptr) {
     ZF_RETURN_IF_ERROR(stream.Synchronize());
-    origin_ = stream.Record();
+    origin_ = stream.RecordTime();
     ZF_RETURN_IF_ERROR(origin_->Wait());
     origin_seconds_ = clock_.MonotonicSeconds();
   }

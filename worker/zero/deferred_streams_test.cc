@@ -46,9 +46,12 @@ std::vector<std::unique_ptr<collective::Communicator>> NcclGroup(const char* nam
 
 class DeferredStreams : public testing::Test {
  protected:
+  const int64_t busy_waits_before_ = device::cuda::emulation::BusyWaits();
+
   void TearDown() override {
     device::cuda::emulation::ScheduleEagerly();
     device::cuda::emulation::SetMachine({});
+    EXPECT_EQ(device::cuda::emulation::BusyWaits(), busy_waits_before_);
   }
 
   // Two ranks, steps launched one ahead. Three blocks share two slots.

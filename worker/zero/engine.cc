@@ -279,7 +279,7 @@ absl::Status ZeroEngine::KeepResult(const StepInput& input, collective::Communic
   last_slot_ = (last_slot_ + 1) % kMostLaunchedSteps;
   parts_.device.Copy(parts_.stream, &results_[last_slot_], control_, sizeof(device::StepControl));
   launched_.push_back(
-      {input.step, last_slot_, std::move(scalars), marks_.Take(), parts_.stream.Record(), input.traced_since});
+      {input.step, last_slot_, std::move(scalars), marks_.Take(), parts_.stream.RecordTime(), input.traced_since});
   return parts_.stream.failure();
 }
 

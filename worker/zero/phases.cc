@@ -7,7 +7,7 @@ namespace zerofleet::zero {
 
 void PhaseMarks::Mark(StepPhase phase) {
   current_ = phase;
-  marks_.push_back({phase, stream_.Record()});
+  marks_.push_back({phase, stream_.RecordTime()});
 }
 
 std::vector<PhaseMark> PhaseMarks::Take() { return std::exchange(marks_, {}); }

@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "worker/device/cuda/cuda_stream.h"
 #include "worker/device/cuda/datasheet.h"
 #include "worker/device/cuda/emulation/machine.h"
+#include "worker/device/cuda/emulation/streams.h"
 #include "worker/device/cuda/workspace.h"
 
 namespace zerofleet::device::cuda {
@@ -140,7 +142,7 @@ TEST_F(CudaDeviceTest, EventsOutliveTheirStreamAndAreUsedAgain) {
   const auto device = CudaDevice::Create(1).value();
   auto stream = device->CreateStream().value();
   const auto other = device->CreateStream().value();
-  const auto first = stream->Record(), second = stream->Record();
+  const auto first = stream->RecordTime(), second = stream->RecordTime();
   other->Wait(*first);
   EXPECT_GE(second->SecondsSince(*first), 0);
   const cudaEvent_t handle = static_cast<const CudaEvent&>(*first).handle();
@@ -155,6 +157,30 @@ TEST_F(CudaDeviceTest, EventsOutliveTheirStreamAndAreUsedAgain) {
   EXPECT_TRUE(first->Reached().value());
   EXPECT_TRUE(first->Wait().ok());
   EXPECT_TRUE(other->Synchronize().ok());
+}
+
+// An event that only orders streams is the cheapest that CUDA has. One that was given back serves its own use again.
+TEST_F(CudaDeviceTest, EventsHaveATimeAndWakeTheHostOnlyWhereAsked) {
+  const auto device = CudaDevice::Create(0).value();
+  const auto stream = device->CreateStream().value();
+  const auto flags = [](const std::shared_ptr<Event>& event) {
+    return emulation::EventFlags(static_cast<const CudaEvent&>(*event).handle());
+  };
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_EQ(flags(stream->Record()), cudaEventDisableTiming);
+    EXPECT_EQ(flags(stream->RecordToWait()), cudaEventDisableTiming | cudaEventBlockingSync);
+    EXPECT_EQ(flags(stream->RecordTime()), cudaEventBlockingSync);
+  }
+}
+
+using CudaDeviceDeathTest = CudaDeviceTest;
+
+TEST_F(CudaDeviceDeathTest, AnEventForOrderHasNoTime) {
+  const auto device = CudaDevice::Create(0).value();
+  const auto stream = device->CreateStream().value();
+  const auto order = stream->Record(), time = stream->RecordTime();
+  EXPECT_DEATH(order->SecondsSince(*time), "kTime");
+  EXPECT_DEATH(time->SecondsSince(*order), "kTime");
 }
 
 // Each thread starts with GPU 0 current; a stream of another GPU must not depend on the thread that created it.

@@ -3,46 +3,62 @@
 
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "base/status.h"
 #include "worker/device/cuda/cuda_status.h"
 
 namespace zerofleet::device::cuda {
 
-// One stream's events that are free for reuse. Creating an event takes the driver's lock and some microseconds; a
-// training step records dozens. Any thread may be the last to release one.
+namespace {
+
+// A blocking event lets waiting threads sleep: other ranks and data loading need the host's cores too.
+unsigned FlagsOf(EventUse use) {
+  switch (use) {
+    case EventUse::kOrder: return cudaEventDisableTiming;
+    case EventUse::kWait: return cudaEventDisableTiming | cudaEventBlockingSync;
+    case EventUse::kTime: return cudaEventBlockingSync;
+  }
+  return cudaEventBlockingSync;
+}
+
+}  // namespace
+
+// One stream's events that are free for reuse, by use. Creating an event takes the driver's lock and some microseconds;
+// a training step records dozens. Any thread may be the last to release one.
 class EventPool {
  public:
   explicit EventPool(int device) : device_(device) {}
 
-  // A free event, or a new one.
-  absl::StatusOr<std::unique_ptr<CudaEvent>> Take() {
+  // A free event for this use, or a new one.
+  absl::StatusOr<std::unique_ptr<CudaEvent>> Take(EventUse use) {
     {
       absl::MutexLock lock(&mutex_);
-      if (!free_.empty()) {
-        auto event = std::move(free_.back());
-        free_.pop_back();
+      auto& free = free_[static_cast<size_t>(use)];
+      if (!free.empty()) {
+        auto event = std::move(free.back());
+        free.pop_back();
         return event;
       }
     }
     cudaEvent_t handle = nullptr;
-    // With this flag waiting threads sleep: other ranks and data loading need the host's cores too.
-    ZF_RETURN_IF_ERROR(CudaStatus(cudaEventCreateWithFlags(&handle, cudaEventBlockingSync), "cudaEventCreate"));
-    return std::make_unique<CudaEvent>(device_, handle);
+    ZF_RETURN_IF_ERROR(CudaStatus(cudaEventCreateWithFlags(&handle, FlagsOf(use)), "cudaEventCreate"));
+    return std::make_unique<CudaEvent>(device_, use, handle);
   }
 
   void Give(std::unique_ptr<CudaEvent> event) {
     absl::MutexLock lock(&mutex_);
-    free_.push_back(std::move(event));
+    free_[static_cast<size_t>(event->use())].push_back(std::move(event));
   }
 
  private:
   const int device_;
   absl::Mutex mutex_;
-  std::vector<std::unique_ptr<CudaEvent>> free_ ABSL_GUARDED_BY(mutex_);
+  std::array<std::vector<std::unique_ptr<CudaEvent>>, kEventUses> free_ ABSL_GUARDED_BY(mutex_);
 };
 
 CudaEvent::~CudaEvent() {
@@ -71,6 +87,9 @@ absl::Status CudaEvent::Wait() const {
 
 double CudaEvent::SecondsSince(const Event& earlier) const {
   float milliseconds = 0;
+  // Without times CUDA refuses both events, and every figure would quietly be 0.
+  ZF_CHECK(use_ == EventUse::kTime);
+  ZF_CHECK(static_cast<const CudaEvent&>(earlier).use() == EventUse::kTime);
   const cudaEvent_t begin = static_cast<const CudaEvent&>(earlier).handle();
   if (begin == nullptr || handle_ == nullptr || cudaSetDevice(device_) != cudaSuccess) return 0;
   if (cudaEventElapsedTime(&milliseconds, begin, handle_) != cudaSuccess) {
@@ -122,12 +141,12 @@ absl::Status CudaStream::failure() const {
   return CudaStatus(code, "cudaStreamQuery");
 }
 
-std::shared_ptr<Event> CudaStream::Record() {
+std::shared_ptr<Event> CudaStream::RecordFor(EventUse use) {
   MakeCurrent();
-  auto taken = events_->Take();
+  auto taken = events_->Take(use);
   if (!taken.ok()) {
     Keep(taken.status());
-    return std::make_shared<CudaEvent>(device_, nullptr);
+    return std::make_shared<CudaEvent>(device_, use, nullptr);
   }
   CudaEvent* const event = taken->release();
   Keep(CudaStatus(cudaEventRecord(event->handle(), handle_), "cudaEventRecord"));

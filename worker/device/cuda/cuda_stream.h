@@ -7,6 +7,7 @@
 
 #include <driver_types.h>
 
+#include <cstdint>
 #include <memory>
 
 #include "absl/base/thread_annotations.h"
@@ -19,25 +20,32 @@ namespace zerofleet::device::cuda {
 
 class EventPool;
 
-// A point in a stream's work, with a time. CudaStream::Record creates it; CUDA's event goes back to the stream's pool
-// when the last owner releases it.
+// What an event is recorded for, from the cheapest on: the GPU writes no time for the first two, and raises an
+// interrupt, which wakes the waiting thread, for the last two only.
+enum class EventUse : uint8_t { kOrder, kWait, kTime };
+inline constexpr int kEventUses = 3;
+
+// A point in a stream's work. CudaStream's Record functions create it; CUDA's event goes back to the stream's pool when
+// the last owner releases it.
 class CudaEvent : public Event {
  public:
-  CudaEvent(int device, cudaEvent_t handle) : device_(device), handle_(handle) {}
+  CudaEvent(int device, EventUse use, cudaEvent_t handle) : device_(device), use_(use), handle_(handle) {}
   ~CudaEvent() override;
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
 
   absl::StatusOr<bool> Reached() const override;
   absl::Status Wait() const override;
-  // 0 if the device has failed.
+  // 0 if the device has failed. Both events must be for kTime.
   double SecondsSince(const Event& earlier) const override;
 
   // Null when CUDA could not create the event; the stream then keeps the reason, and Reached and Wait fail.
   cudaEvent_t handle() const { return handle_; }
+  EventUse use() const { return use_; }
 
  private:
   const int device_;
+  const EventUse use_;
   const cudaEvent_t handle_;
 };
 
@@ -51,7 +59,10 @@ class CudaStream : public Stream {
 
   absl::Status Synchronize() override;
   absl::Status failure() const override;
-  std::shared_ptr<Event> Record() override;  // a CudaEvent
+  // These return a CudaEvent.
+  std::shared_ptr<Event> Record() override { return RecordFor(EventUse::kOrder); }
+  std::shared_ptr<Event> RecordToWait() override { return RecordFor(EventUse::kWait); }
+  std::shared_ptr<Event> RecordTime() override { return RecordFor(EventUse::kTime); }
   void Wait(const Event& event) override;
 
   cudaStream_t handle() const { return handle_; }
@@ -65,6 +76,7 @@ class CudaStream : public Stream {
 
  private:
   CudaStream(int device, cudaStream_t handle);
+  std::shared_ptr<Event> RecordFor(EventUse use);
 
   const int device_;
   const cudaStream_t handle_;

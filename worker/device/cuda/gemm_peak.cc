@@ -42,9 +42,9 @@ absl::StatusOr<MatmulArguments> Product(int device) {
 absl::StatusOr<double> BestSeconds(Matmul& matmul, CudaStream& stream, const MatmulArguments& product, int rounds) {
   double best_seconds = 0;
   for (int round = 0; round <= rounds; ++round) {
-    const std::shared_ptr<Event> start = stream.Record();
+    const std::shared_ptr<Event> start = stream.RecordTime();
     for (int i = 0; i < kProductsARound; ++i) matmul.Run(stream, kOp, product);
-    const std::shared_ptr<Event> end = stream.Record();
+    const std::shared_ptr<Event> end = stream.RecordTime();
     ZF_RETURN_IF_ERROR(stream.Synchronize());
     const double seconds = end->SecondsSince(*start) / kProductsARound;
     // The first round pays for loading the kernel.

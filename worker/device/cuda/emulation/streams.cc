@@ -50,6 +50,7 @@ struct CUstream_st {
 
 struct CUevent_st {
   int device;
+  unsigned flags;
   std::shared_ptr<zerofleet::device::cuda::emulation::Mark> mark = nullptr;  // the latest recording
 };
 
@@ -248,6 +249,7 @@ namespace {
 
 constexpr int kMostDevices = 64;
 std::array<std::atomic<int>, kMostDevices> collectives_in_flight = {};
+std::atomic<int64_t> busy_waits = 0;
 
 }  // namespace
 
@@ -255,6 +257,8 @@ void CountCollective(cudaStream_t stream, int change) {
   collectives_in_flight[stream->device % kMostDevices] += change;
 }
 int CollectivesInFlight(cudaStream_t stream) { return collectives_in_flight[stream->device % kMostDevices]; }
+unsigned EventFlags(cudaEvent_t event) { return event->flags; }
+int64_t BusyWaits() { return busy_waits; }
 void WakeStreams() { StreamScheduler::Get().Wake(); }
 void DrainStreams() { StreamScheduler::Get().Drain(); }
 
@@ -317,9 +321,9 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void*
   return cudaSuccess;
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   if (const cudaError_t error = MachineError(); error != cudaSuccess) return ReturnError(error);
-  *event = new CUevent_st{.device = CurrentDevice()};
+  *event = new CUevent_st{.device = CurrentDevice(), .flags = flags};
   return cudaSuccess;
 }
 
@@ -351,13 +355,18 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (event == nullptr) return ReturnError(cudaErrorInvalidResourceHandle);
-  StreamScheduler::Get().Await([&] { return event->mark == nullptr || event->mark->reached; });
+  bool keeps_busy = (event->flags & cudaEventBlockingSync) == 0;
+  StreamScheduler::Get().Await([&] {
+    const bool reached = event->mark == nullptr || event->mark->reached;
+    if (!reached && std::exchange(keeps_busy, false)) ++busy_waits;
+    return reached;
+  });
   return ReturnError(MachineError());
 }
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
   if (begin == nullptr || end == nullptr || begin->mark == nullptr || end->mark == nullptr ||
-      begin->device != end->device) {
+      begin->device != end->device || ((begin->flags | end->flags) & cudaEventDisableTiming) != 0) {
     return ReturnError(cudaErrorInvalidResourceHandle);
   }
   absl::MutexLock lock(&StreamScheduler::Get().mutex());

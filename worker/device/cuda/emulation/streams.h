@@ -39,6 +39,11 @@ void EnqueueSteps(cudaStream_t stream, std::function<Progress()> step);
 // one ends.
 void CountCollective(cudaStream_t stream, int change);
 int CollectivesInFlight(cudaStream_t stream);
+// The flags that an event was created with.
+unsigned EventFlags(cudaEvent_t event);
+// How often the host has waited for an event that had not been reached and was created without cudaEventBlockingSync:
+// a thread would have kept a core busy.
+int64_t BusyWaits();
 // To be called when something happens outside the streams for which a blocked operation may be waiting.
 void WakeStreams();
 // Runs everything that can run now.
