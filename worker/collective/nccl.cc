@@ -20,8 +20,6 @@
 namespace zerofleet::collective {
 namespace {
 
-// How long a communicator that was not aborted waits for the other ranks of its host to finish too.
-constexpr double kFinishLimitSeconds = 5;
 // How long failed operations wait for each stream to release their buffers.
 constexpr double kDrainLimitSeconds = 10;
 
@@ -44,6 +42,7 @@ class NcclCommunicator : public Communicator, private ExchangeTransport {
       : Communicator(std::move(group), topology),
         device_(device),
         clock_(*options.clock),
+        finish_limit_seconds_(options.finish_limit_seconds),
         wire_(std::move(streams.wire)),
         sums_(std::move(streams.sums)),
         scratch_(std::move(scratch)),
@@ -61,7 +60,7 @@ class NcclCommunicator : public Communicator, private ExchangeTransport {
     if (is_aborted())
       transport_->Abort();
     else
-      transport_->Finish(clock_, kFinishLimitSeconds);
+      transport_->Finish(finish_limit_seconds_);
   }
 
   std::string backend() const override { return "nccl"; }
@@ -123,6 +122,7 @@ class NcclCommunicator : public Communicator, private ExchangeTransport {
 
   device::Device& device_;
   const Clock& clock_;
+  const double finish_limit_seconds_;
   const std::unique_ptr<device::cuda::CudaStream> wire_, sums_;
   const std::unique_ptr<device::Reservation> scratch_;
   OrderedReduce reduce_;

@@ -26,13 +26,16 @@ namespace zerofleet::collective {
 // Device memory that a communicator with several ranks keeps for the chunks of its reductions.
 inline constexpr int64_t kNcclScratchBytes = 64 << 20;
 
-// How long to wait for NCCL to abort.
+// How long to wait for NCCL to abort, or to destroy a communicator.
 inline constexpr double kNcclAbortLimitSeconds = 5;
+// How long a communicator that was not aborted waits for the other ranks to finish too.
+inline constexpr double kNcclFinishLimitSeconds = 5;
 
 struct NcclOptions {
   const Clock* clock = &Clock::Real();
   int64_t scratch_bytes = kNcclScratchBytes;
   double abort_limit_seconds = kNcclAbortLimitSeconds;
+  double finish_limit_seconds = kNcclFinishLimitSeconds;
   bool alone = false;  // call NCCL even in a group of one rank; for tests on a machine with one GPU
 };
 

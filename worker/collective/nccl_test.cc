@@ -192,12 +192,35 @@ TEST_F(NcclTest, AnAbortThatDoesNotReturnIsLeftBehind) {
   std::vector<float> data(10);
   const auto pending = group[0]->AllReduce({data.data(), device::DType::kF32}, 10, "u");
   while (nccl_emulation::LiveCommunicators() == 0) std::this_thread::yield();
-  nccl_emulation::HoldAborts(true);
+  nccl_emulation::Hold(nccl_emulation::Ending::kAbort, true);
   group[0]->Abort(absl::UnavailableError("rank 2 is gone"));
   EXPECT_EQ(pending.Wait(), absl::UnavailableError("rank 2 is gone"));
   EXPECT_EQ(nccl_emulation::LiveCommunicators(), 1);
-  nccl_emulation::HoldAborts(false);
+  nccl_emulation::Hold(nccl_emulation::Ending::kAbort, false);
   while (nccl_emulation::LiveCommunicators() > 0) std::this_thread::yield();
+}
+
+// A view ends although NCCL does not come back from the calls that end its communicators.
+TEST_F(NcclTest, AnEndingThatDoesNotReturnIsLeftBehind) {
+  for (const auto call : {nccl_emulation::Ending::kFinalize, nccl_emulation::Ending::kDestroy}) {
+    const bool is_first = call == nccl_emulation::Ending::kFinalize;
+    Group group = CreateNcclGroup(
+        {.size = 2}, {.abort_limit_seconds = 0.01, .finish_limit_seconds = is_first ? 0.01 : kNcclFinishLimitSeconds});
+    Reduce(group, 100);
+    nccl_emulation::Hold(call, true);
+    Destroy(group);
+    EXPECT_EQ(nccl_emulation::LiveCommunicators(), 2);
+    nccl_emulation::Hold(call, false);
+    while (nccl_emulation::LiveCommunicators() > 0) std::this_thread::yield();
+  }
+}
+
+TEST_F(NcclTest, ARankWhosePeerDoesNotFinishAborts) {
+  Group group = CreateNcclGroup({.size = 2}, {.finish_limit_seconds = 0.01});
+  Reduce(group, 100);
+  group[0].reset();
+  EXPECT_EQ(nccl_emulation::LiveCommunicators(), 1);
+  Destroy(group);
 }
 
 // A clock that the test moves while another thread reads it.

@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -73,6 +74,32 @@ class Pause {
   static constexpr int kCloseLooks = 200;
   int looks_ = 0;
 };
+
+// Finalizes `comm`; false where NCCL reports an error or the other ranks do not finish within the limit.
+bool FinalizedWithin(ncclComm_t comm, double limit_seconds) {
+  const auto goes_on = [](ncclResult_t result) { return result == ncclSuccess || result == ncclInProgress; };
+  const double start = Clock::Real().MonotonicSeconds();
+  if (!goes_on(ncclCommFinalize(comm))) return false;
+  for (Pause pause; Clock::Real().MonotonicSeconds() - start < limit_seconds; pause.Take()) {
+    ncclResult_t state = ncclSuccess;
+    if (ncclCommGetAsyncError(comm, &state) != ncclSuccess || !goes_on(state)) return false;
+    if (state == ncclSuccess) return true;
+  }
+  return false;
+}
+
+// Runs `calls` on a thread of its own, with the caller's GPU current, and notifies what it returns when they are done.
+std::shared_ptr<absl::Notification> InBackground(std::function<void()> calls) {
+  int device = 0;
+  cudaGetDevice(&device);
+  auto done = std::make_shared<absl::Notification>();
+  std::thread([calls = std::move(calls), device, done] {
+    cudaSetDevice(device);
+    calls();
+    done->Notify();
+  }).detach();
+  return done;
+}
 
 }  // namespace
 
@@ -173,29 +200,26 @@ absl::Status NcclTransport::Receive(void* to, int64_t bytes, int peer, cudaStrea
 void NcclTransport::Abort() {
   connected_ = false;
   if (comm_ == nullptr) return;
-  int device = 0;
-  cudaGetDevice(&device);
-  const auto done = std::make_shared<absl::Notification>();
-  std::thread([comm = std::exchange(comm_, nullptr), device, done] {
-    cudaSetDevice(device);
-    ncclCommAbort(comm);
-    done->Notify();
-  }).detach();
+  const auto done = InBackground([comm = std::exchange(comm_, nullptr)] { ncclCommAbort(comm); });
   done->WaitForNotificationWithTimeout(absl::Seconds(abort_limit_seconds_));
 }
 
-void NcclTransport::Finish(const Clock& clock, double limit_seconds) {
-  if (!connected_ || !Check(ncclCommFinalize(comm_), "ncclCommFinalize").ok()) return Abort();
-  const double start = clock.MonotonicSeconds();
-  for (Pause pause; clock.MonotonicSeconds() - start < limit_seconds; pause.Take()) {
-    const absl::StatusOr<bool> settled = Settled("ncclCommFinalize");
-    if (!settled.ok()) break;
-    if (*settled) {
-      ncclCommDestroy(std::exchange(comm_, nullptr));
-      return;
-    }
-  }
-  Abort();
+// By NCCL's own account ncclCommDestroy is a collective call among the ranks of a host, so a peer that is gone may hold
+// it up as it may an abort; ncclCommFinalize returns at once in non-blocking mode. One thread makes all the calls: none
+// may be made beside another that has not returned, or after ncclCommDestroy.
+void NcclTransport::Finish(double limit_seconds) {
+  if (!std::exchange(connected_, false)) return Abort();
+  const auto finalized = std::make_shared<absl::Notification>();
+  const auto done = InBackground([comm = std::exchange(comm_, nullptr), finalized, limit_seconds] {
+    const bool in_time = FinalizedWithin(comm, limit_seconds);
+    finalized->Notify();
+    if (in_time)
+      ncclCommDestroy(comm);
+    else
+      ncclCommAbort(comm);
+  });
+  finalized->WaitForNotificationWithTimeout(absl::Seconds(limit_seconds));
+  done->WaitForNotificationWithTimeout(absl::Seconds(abort_limit_seconds_));
 }
 
 }  // namespace zerofleet::collective

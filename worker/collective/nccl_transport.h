@@ -34,8 +34,8 @@ class NcclTransport {
   // id and starts a thread that listens until the ranks have met there.
   static absl::StatusOr<std::string> CreateId();
 
-  // `place` names the rank in errors: "group data, rank 1 of 4". The destructor and Abort wait at most
-  // `abort_limit_seconds` for NCCL's abort.
+  // `place` names the rank in errors: "group data, rank 1 of 4". The destructor, Abort and Finish wait at most
+  // `abort_limit_seconds` for NCCL to release the communicator.
   NcclTransport(std::string id, int rank, int size, std::string place, double abort_limit_seconds);
   ~NcclTransport();  // aborts unless Finish or Abort was called
   NcclTransport(const NcclTransport&) = delete;
@@ -60,9 +60,10 @@ class NcclTransport {
   // Ends kernels in progress and releases everything; where that takes longer than the limit, it returns and the abort
   // continues in the background. No other function may be called afterwards.
   void Abort();
-  // Ends the communicator in an orderly way, which needs the other ranks of this host; aborts if that takes longer than
-  // `limit_seconds`.
-  void Finish(const Clock& clock, double limit_seconds);
+  // Ends the communicator in an orderly way, which needs the other ranks. Where they do not finish within
+  // `limit_seconds`, aborts. Returns after that limit and the abort's at the latest; where a call to NCCL takes longer,
+  // it and what follows it continue in the background. No other function may be called afterwards.
+  void Finish(double limit_seconds);
 
  private:
   // The communicator's asynchronous state: true when nothing is in progress.

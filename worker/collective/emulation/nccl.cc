@@ -63,7 +63,7 @@ struct Registry {
   std::map<int, ncclResult_t> errors ABSL_GUARDED_BY(mutex);
   int version ABSL_GUARDED_BY(mutex) = NCCL_VERSION_CODE;
   ncclResult_t unique_id_result ABSL_GUARDED_BY(mutex) = ncclSuccess;
-  bool holds_aborts ABSL_GUARDED_BY(mutex) = false;
+  std::map<Ending, bool> holds ABSL_GUARDED_BY(mutex);
   uint64_t next_id ABSL_GUARDED_BY(mutex) = 1;
   int live ABSL_GUARDED_BY(mutex) = 0;
 };
@@ -200,6 +200,17 @@ void EnqueueGroup(const std::shared_ptr<Rank>& rank, cudaStream_t stream, std::v
                                         });
 }
 
+// Returns once calls of this kind are not held back.
+void AwaitRelease(Ending call) {
+  Registry& registry = TheRegistry();
+  const auto is_free = [&registry, call] {
+    registry.mutex.AssertHeld();
+    return !registry.holds[call];
+  };
+  absl::MutexLock lock(&registry.mutex);
+  registry.mutex.Await(absl::Condition(&is_free));
+}
+
 // Ends the handle: ranks that wait for its rank see that it is gone, and the caller may reuse its memory.
 void Release(ncclComm* comm, bool abort) {
   {
@@ -232,9 +243,9 @@ void SetVersion(int version) {
   TheRegistry().version = version;
 }
 
-void HoldAborts(bool hold) {
+void Hold(Ending call, bool hold) {
   absl::MutexLock lock(&TheRegistry().mutex);
-  TheRegistry().holds_aborts = hold;
+  TheRegistry().holds[call] = hold;
 }
 
 int LiveCommunicators() {
@@ -314,6 +325,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  AwaitRelease(Ending::kFinalize);
   Rank& rank = *comm->rank;
   absl::MutexLock lock(&rank.world->mutex);
   if (rank.phase != Phase::kReady) return ncclInvalidUsage;
@@ -323,16 +335,13 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  AwaitRelease(Ending::kDestroy);
   Release(comm, /*abort=*/false);
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
-  {
-    absl::MutexLock lock(&TheRegistry().mutex);
-    TheRegistry().mutex.Await(absl::Condition(
-        +[](bool* holds) { return !*holds; }, &TheRegistry().holds_aborts));
-  }
+  AwaitRelease(Ending::kAbort);
   Release(comm, /*abort=*/true);
   return ncclSuccess;
 }

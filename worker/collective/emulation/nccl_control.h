@@ -15,9 +15,9 @@ void SetUniqueIdResult(ncclResult_t result);
 // From now on ncclGetVersion reports this.
 void SetVersion(int version);
 
-// With true, ncclCommAbort does not return from now on, until this is called with false; aborts held back then
-// continue.
-void HoldAborts(bool hold);
+// With true, these calls do not return from now on, until this is called with false; those held back then continue.
+enum class Ending { kFinalize, kDestroy, kAbort };
+void Hold(Ending call, bool hold);
 
 // Communicators that have not been destroyed or aborted.
 int LiveCommunicators();
