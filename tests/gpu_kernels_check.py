@@ -7,7 +7,8 @@
 
 It needs nvcc, and no GPU. The figures are those of one compiler and one disassembler; with others, or without either, it says so and
 exits with 77. Besides matching the table, every kernel must state its largest block and have no stack and no access to local memory,
-where spilled registers go; kernels in MOVES_VECTORS must have accesses of 128 bits, kernels in ADDS_ALONE no fused multiply-add.
+where spilled registers go; kernels in MOVES_VECTORS must have accesses of 128 bits, kernels in READS_VECTORS loads of 128 bits, kernels
+in ADDS_ALONE no fused multiply-add.
 
 A row stands for all instances of a kernel by element type: the most registers, bytes of stack and of static shared memory, the
 least occupancy (in percent of a multiprocessor's warps; without the dynamic shared memory that some launches ask for), and the sums over
@@ -36,9 +37,10 @@ COLUMNS = ("kernel", "sm", "instances", "registers", "stack", "shared", "occupan
 WORST = {"registers": max, "stack": max, "shared": max, "occupancy": min}
 SUMMED = ("ldg128", "stg128", "local", "ffma")
 
-# Kernels that read and write whole vectors where the addresses allow; and kernels of the reductions, which only add.
+# Kernels that read and write whole vectors where the addresses allow, or read them; and kernels of the reductions, which only add.
 MOVES_VECTORS = ("MapKernel TensorSource", "MapKernel SumSource", "MapKernel ContributionsSource", "UpdateKernel AdamWRule",
                  "UpdateKernel SgdRule")
+READS_VECTORS = ("SumSquaresKernel", "SumSquaresExactlyKernel")
 # A cosine's reduction of large arguments keeps an array in local memory; weights are drawn once, before the first step. A sum without
 # rounding is an array of limbs: one for 32 elements of a gradient, once a step.
 MAY_USE_LOCAL_MEMORY = ("FillNormalKernel", "SumSquaresExactlyKernel", "SumExactScalarsKernel", "DecideExactStepKernel")
@@ -191,9 +193,11 @@ def broken_rules(rows, whole=True):
             yield f"{where}: no __launch_bounds__: a launch can fail for lack of registers"
         if kernel in MOVES_VECTORS and (row["ldg128"] == 0 or row["stg128"] == 0):
             yield f"{where}: {row['ldg128']} loads and {row['stg128']} stores of 128 bits; must have both"
+        if kernel in READS_VECTORS and row["ldg128"] == 0:
+            yield f"{where}: no loads of 128 bits; must have some"
         if kernel in ADDS_ALONE and row["ffma"]:
             yield f"{where}: {row['ffma']} fused multiply-adds; must add alone"
-    for kernel in sorted({*MOVES_VECTORS, *ADDS_ALONE, *MAY_USE_LOCAL_MEMORY} - {kernel for kernel, _ in rows}) if whole else ():
+    for kernel in sorted({*MOVES_VECTORS, *READS_VECTORS, *ADDS_ALONE, *MAY_USE_LOCAL_MEMORY} - {kernel for kernel, _ in rows}) if whole else ():
         yield f"{kernel}: there is no such kernel"
 
 
@@ -303,6 +307,8 @@ def self_test():
         assert list(broken_rules({(kernel, 80): {**good, breach: 1}}, whole=False)), f"{breach} was not seen"
     for breach in ("ldg128", "stg128"):
         assert list(broken_rules({(kernel, 80): {**good, breach: 0}}, whole=False)), f"{breach} was not seen"
+    assert list(broken_rules({(READS_VECTORS[0], 80): {**good, "stg128": 0}}, whole=False)) == []
+    assert list(broken_rules({(READS_VECTORS[0], 80): {**good, "ldg128": 0}}, whole=False)), "narrow loads were not seen"
     assert list(broken_rules({(kernel, 80): good})), "kernels that are gone were not seen"
     for column in COLUMNS[2:]:
         assert list(differences({(kernel, 80): good}, {(kernel, 80): {**good, column: 7}})), f"a change of {column} was not seen"

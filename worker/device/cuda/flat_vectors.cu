@@ -85,9 +85,30 @@ __global__ void __launch_bounds__(kMostSquareBlocks) SumPartialsKernel(int count
 
 // --- SumSquaresExactly: each thread adds up blocks of kSquaresTogether. The sums are integers, so the order changes no
 // bit.
+//
+// A thread's block is 128 bytes of its own, so the threads first bring a tile of all their blocks into shared memory,
+// neighbouring threads from neighbouring addresses, 16 bytes each. A block takes one place more than it has elements,
+// so that threads that read the same element of their blocks read from different banks. Each element is read once; at
+// 4.8 TB/s that is 0.8 ms for 1e9 floats, and 16 KiB in flight for each of the eight blocks per multiprocessor.
 
-constexpr int kExactThreads = 128;
-constexpr int64_t kMostExactBlocks = 1024;
+constexpr int kExactThreads = 128, kExactLanes = 4;
+constexpr int64_t kMostExactBlocks = 1024, kExactTilesEach = 4;
+constexpr int64_t kExactTile = kExactThreads * kSquaresTogether;
+constexpr int kExactLoads = static_cast<int>(kExactTile) / kExactThreads / kExactLanes;
+constexpr int kSquares = static_cast<int>(kSquaresTogether), kExactStride = kSquares + 1;
+
+// The blocks' sums, limb by limb, so that neighbouring threads read neighbouring addresses.
+struct ExactPartials {
+  int64_t* limbs;      // (kLimbs, blocks)
+  uint32_t* infinite;  // (blocks)
+  uint32_t* nan;       // (blocks)
+
+  static ExactPartials In(int64_t* memory, int64_t blocks) {
+    uint32_t* const marks = reinterpret_cast<uint32_t*>(memory + ExactSum::kLimbs * blocks);
+    return {memory, marks, marks + blocks};
+  }
+};
+static_assert(kMostExactBlocks * static_cast<int64_t>(sizeof(ExactSum)) <= kPartialBytes);
 
 // Adds the threads' sums, limb by limb, into the first thread's.
 __device__ inline void BlockSumExactly(ExactSum& sum) {
@@ -100,23 +121,60 @@ __device__ inline void BlockSumExactly(ExactSum& sum) {
   sum.Normalize();
 }
 
-__global__ void __launch_bounds__(kExactThreads)
-    SumSquaresExactlyKernel(int64_t count, const float* x, int64_t first, ExactSum* partials) {
-  ExactSum sum;
-  const int64_t thread = int64_t{blockIdx.x} * kExactThreads + threadIdx.x,
-                threads = int64_t{gridDim.x} * kExactThreads;
-  if (thread == 0) sum.Add(BlockOfSquares(x, first));
-  for (int64_t i = first + thread * kSquaresTogether; i < count; i += threads * kSquaresTogether) {
-    sum.Add(BlockOfSquares(x + i, count - i < kSquaresTogether ? count - i : kSquaresTogether));
+// Loads this thread's share of a tile of which `count` elements are there, at least 1; the others are 0, whose squares
+// change no sum. `vector` says that the tile is aligned.
+__device__ inline void LoadExactTile(const float* x, int64_t count, bool vector,
+                                     float (&lanes)[kExactLoads][kExactLanes]) {
+  const int own = static_cast<int>(threadIdx.x) * kExactLanes;
+  if (vector && count >= kExactTile) {
+    for (int k = 0; k < kExactLoads; ++k) {
+      Lanes<kExactLanes, float>::Load(x + own + k * kExactThreads * kExactLanes, lanes[k]);
+    }
+    return;
   }
-  BlockSumExactly(sum);
-  if (threadIdx.x == 0) partials[blockIdx.x] = sum;
+  for (int k = 0; k < kExactLoads; ++k) {
+    const int at = own + k * kExactThreads * kExactLanes;
+    LoadLanes(x + at, vector, count - at, lanes[k]);
+  }
 }
 
 __global__ void __launch_bounds__(kExactThreads)
-    SumExactPartialsKernel(int count, const ExactSum* partials, ExactSum* result) {
+    SumSquaresExactlyKernel(int64_t count, const float* x, int64_t first, bool vector, ExactPartials partials) {
+  __shared__ float tile[kExactThreads * kExactStride];
+  const int thread = static_cast<int>(threadIdx.x);
   ExactSum sum;
-  for (int i = static_cast<int>(threadIdx.x); i < count; i += kExactThreads) sum.Add(partials[i]);
+  if (blockIdx.x == 0 && thread == 0) sum.Add(BlockOfSquares(x, first));
+  const int64_t step = int64_t{gridDim.x} * kExactTile;
+  for (int64_t begin = first + blockIdx.x * kExactTile; begin < count; begin += step) {
+    float lanes[kExactLoads][kExactLanes];
+    LoadExactTile(x + begin, count - begin, vector, lanes);
+    for (int k = 0; k < kExactLoads; ++k) {
+      const int at = (thread + k * kExactThreads) * kExactLanes;
+      float* const to = tile + at / kSquares * kExactStride + at % kSquares;
+      for (int lane = 0; lane < kExactLanes; ++lane) to[lane] = lanes[k][lane];
+    }
+    SyncThreads();
+    sum.Add(BlockOfSquares(tile + thread * kExactStride, kSquaresTogether));
+    SyncThreads();  // the next tile takes this one's place
+  }
+  BlockSumExactly(sum);
+  if (thread != 0) return;
+  for (int limb = 0; limb < ExactSum::kLimbs; ++limb) {
+    partials.limbs[limb * int64_t{gridDim.x} + blockIdx.x] = sum.limbs[limb];
+  }
+  partials.infinite[blockIdx.x] = sum.infinite;
+  partials.nan[blockIdx.x] = sum.nan;
+}
+
+// Limbs of up to kMostExactBlocks / kExactThreads normalized sums add up far below 2^63.
+__global__ void __launch_bounds__(kExactThreads)
+    SumExactPartialsKernel(int blocks, ExactPartials partials, ExactSum* result) {
+  ExactSum sum;
+  for (int i = static_cast<int>(threadIdx.x); i < blocks; i += kExactThreads) {
+    for (int limb = 0; limb < ExactSum::kLimbs; ++limb) sum.limbs[limb] += partials.limbs[limb * blocks + i];
+    sum.infinite |= partials.infinite[i];
+    sum.nan |= partials.nan[i];
+  }
   BlockSumExactly(sum);
   if (threadIdx.x == 0) *result = sum;
 }
@@ -171,10 +229,10 @@ void CudaOps::SumSquaresExactly(Stream& stream, int64_t count, const float* x, i
   constexpr const char* kOp = "SumSquaresExactly";
   const int64_t first = std::min(count, RoundUp(place, kSquaresTogether) - place);
   const int64_t blocks =
-      std::clamp<int64_t>(CeilDivide(count - first, kExactThreads * kSquaresTogether), 1, kMostExactBlocks);
-  ExactSum* const partials = workspace_.partials<ExactSum>();
+      std::clamp<int64_t>(CeilDivide(count - first, kExactTile * kExactTilesEach), 1, kMostExactBlocks);
+  const ExactPartials partials = ExactPartials::In(workspace_.partials<int64_t>(), blocks);
   Launch(stream, kOp, SumSquaresExactlyKernel, dim3(static_cast<unsigned>(blocks)), dim3(kExactThreads), 0, count, x,
-         first, partials);
+         first, VectorAligned<kExactLanes>(x + first), partials);
   Launch(stream, kOp, SumExactPartialsKernel, dim3(1), dim3(kExactThreads), 0, static_cast<int>(blocks), partials, sum);
 }
 

@@ -1,15 +1,20 @@
 // Kernels on flat vectors on the emulated GPU, in cases the conformance suite does not cover: every alignment,
 // narrowing in place across its launches, many segments, and exactly the bits of the host's own arithmetic.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <tuple>
+#include <utility>
 #include <vector>
 
+#include "base/units.h"
 #include "worker/device/cuda/kernel_testing.h"
 #include "worker/device/cuda/workspace.h"
 #include "worker/device/element_math.h"
+#include "worker/device/exact_sum.h"
 #include "worker/device/random_normal.h"
 
 namespace zerofleet::device::cuda {
@@ -121,6 +126,38 @@ TEST_F(FlatVectorsTest, SumSquaresIsTheSameAtAnyAlignment) {
         if (skip == 0) first = *result.as<double>();
         ASSERT_EQ(*result.as<double>(), first);
       }
+    }
+  }
+}
+
+// By exact_sum.h's own definition, block by block.
+ExactSum SumOfBlocks(const Vector& x, int64_t place) {
+  ExactSum sum;
+  const int64_t first = std::min(x.count(), RoundUp(place, kSquaresTogether) - place);
+  sum.Add(BlockOfSquares(x.as(), first));
+  for (int64_t i = first; i < x.count(); i += kSquaresTogether) {
+    sum.Add(BlockOfSquares(x.as() + i, std::min(kSquaresTogether, x.count() - i)));
+  }
+  sum.Normalize();
+  return sum;
+}
+
+// Counts that end inside, at and past a tile and what one block of threads reads; ranges that begin within a block.
+TEST_F(FlatVectorsTest, SumSquaresExactlyHasTheBitsOfItsBlocksAtAnyAlignment) {
+  const Vector result(device(), sizeof(ExactSum) / sizeof(float), DType::kF32, 0);
+  for (const int64_t count : {0, 1, 31, 32, 250, 4096, 4097, 12'300, 16'384, 40'003}) {
+    for (const auto& [skip, place] : {std::pair(0, 0), {1, 0}, {0, 28}, {2, 7}, {4, 31}}) {
+      Vector x(device(), count, DType::kF32, 1, skip);
+      if (count == 250) x.Set(77, std::numeric_limits<float>::infinity());
+      if (count == 4097) x.Set(4096, std::nanf(""));
+      const ExactSum want = SumOfBlocks(x, place);
+      InEveryOrder([&] {
+        ops().SumSquaresExactly(stream(), count, x.as(), place, result.as<ExactSum>());
+        const ExactSum& got = *result.as<ExactSum>();
+        EXPECT_EQ(std::to_array(got.limbs), std::to_array(want.limbs)) << count << ", " << skip << ", " << place;
+        EXPECT_EQ(std::pair(got.infinite, got.nan), std::pair(want.infinite, want.nan)) << count;
+        return true;
+      });
     }
   }
 }
