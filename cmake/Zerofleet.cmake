@@ -118,9 +118,9 @@ set(ZF_TEST_TIMEOUT 1500)
 
 # zf_test(NAME SOURCES x_test.cc ... DEPS x [LABELS unit] [OPTIMIZED] [NOT_SANITIZED] [ONCE]): a GoogleTest binary, one ctest entry.
 # The tested code is optimised and the test itself is not, since optimising GoogleTest's macros takes longer than running them;
-# OPTIMIZED says that the test itself computes much. NOT_SANITIZED leaves the test out of sanitizer builds: it has no threads, and
-# parses bytes only through code that other tests run there. ONCE says that it computes nothing that optimisation could change: where
-# ZEROFLEET_TESTS_ONCE is set, as in `make test`, only sanitizer builds have it.
+# OPTIMIZED says that the test itself computes much, so that a build without sanitizers optimises it too. NOT_SANITIZED leaves the
+# test out of sanitizer builds: it has no threads, and parses bytes only through code that other tests run there. ONCE says that it
+# computes nothing that optimisation could change: where ZEROFLEET_TESTS_ONCE is set, as in `make test`, only sanitizer builds have it.
 function(zf_test name)
   cmake_parse_arguments(ARG "OPTIMIZED;NOT_SANITIZED;ONCE" "" "SOURCES;DEPS;LABELS" ${ARGN})
   if(NOT ZEROFLEET_TESTS OR (ARG_ONCE AND ZEROFLEET_TESTS_ONCE AND NOT ZEROFLEET_SANITIZE))
@@ -139,10 +139,10 @@ function(zf_test name)
     target_link_options(${name} PRIVATE -fuse-ld=lld)
   endif()
   if(ZEROFLEET_SANITIZE MATCHES "undefined")
-    # The checks are for what is tested. In optimised tests they take two fifths of the compiler's time.
+    # The checks are for what is tested.
     target_compile_options(${name} PRIVATE -fno-sanitize=undefined)
   endif()
-  if(ARG_OPTIMIZED)
+  if(ARG_OPTIMIZED AND NOT ZEROFLEET_SANITIZE)
     zf_precompile(${name} zf_headers)
   else()
     target_compile_options(${name} PRIVATE -O0)
