@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import models
+import zerofleet
 from engine import PoisoningEngine
 from zerofleet import passes as passes_module
 from zerofleet.errors import Error
@@ -91,6 +92,19 @@ def test_what_has_no_weight_has_no_loss():
     for weight in (-1, nan, float("inf")):
         with pytest.raises(Error, match="the weight must be a finite number from 0"):
             numbers_of(1, weight)
+
+
+def penalty_loss(model, batch):
+    total, count = models.branches_loss(model, batch)
+    return total + sum(p.square().sum() for p in model.parameters()), count
+
+
+def test_a_parameter_that_is_used_outside_its_unit_is_named():
+    task = zerofleet.Task(models.Branches, models.Tokens(40), penalty_loss)
+    with pytest.raises(Error, match=r"units: parameter blocks.0.0.weight is used while its unit, blocks.0, is released"):
+        describe_module(task, CONFIG)
+    task.units = []
+    assert [unit["name"] for unit in describe_module(task, CONFIG)["units"]] == ["root"]
 
 
 def test_a_unit_by_default_is_a_member_of_a_module_list():

@@ -66,6 +66,10 @@ class Hooks:
 
     # --- A pass
 
+    def holds(self, unit):
+        """Whether the pass in progress may read the unit's values now."""
+        return self._held[unit] > 0
+
     def begin(self, sink):
         """Begins a pass, whose events go to ``sink`` until ``end``."""
         self.sink = sink

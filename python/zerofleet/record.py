@@ -5,11 +5,13 @@ backward, the second is recorded. The order of their events is that of a real pa
 """
 
 import json
+import re
 
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from zerofleet.errors import Error, describe
@@ -62,6 +64,44 @@ class _Recorder:
                 self.events.append(("GRADIENT", unit))
             if not delivered:
                 self.events.append(("DELIVER", unit))
+
+
+_NO_VALUES = re.compile(r"_like$|::new_|::sym_|^prim::")  # operations on a tensor that need none of its values
+
+
+class _Reads(TorchDispatchMode):
+    """A context in which an operation on the values of a unit that is not held raises Error: a real pass has none there."""
+
+    def __init__(self, layout, hooks):
+        super().__init__()
+        self._units, self._hooks = layout.units, hooks
+        self._owners = {}  # by storage, which views share: a parameter's name, and its unit
+        for name, places in layout.places.items():
+            module, attribute = places[0]
+            self._owners[self._storage_of(module._parameters[attribute])] = name, layout.unit_of[name]
+
+    @staticmethod
+    def _storage_of(tensor):
+        return tensor.untyped_storage()._cdata
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if self._hooks.sink is not None and not self._needs_no_values(function):
+            for tensor in pytree.tree_leaves((args, kwargs)):
+                if isinstance(tensor, torch.Tensor) and tensor.layout == torch.strided:
+                    self._check(tensor)
+        return function(*args, **kwargs)
+
+    def _needs_no_values(self, function):
+        return getattr(function, "is_view", False) or _NO_VALUES.search(function.name()) is not None
+
+    def _check(self, tensor):
+        name, unit = self._owners.get(self._storage_of(tensor), (None, None))
+        if name is None or self._hooks.holds(unit):
+            return
+        raise Error(f"units: parameter {name} is used while its unit, {self._units[unit].name}, is released: its values are "
+                    "there only within the calls of that module, and in their backward. Choose units so that the module which "
+                    "uses the parameter is one, or is in none (units=[]: all parameters are one unit)")
 
 
 def to_compute_type(tree, dtype):
@@ -203,7 +243,7 @@ class Recording:
             _check_buffers(self.model, versions)
             hooks = Hooks(self.model, self.layout, self._found.gradients)
             self._training = _Recorder(self.layout.units)
-            with FlopCounterMode(display=False) as flops:
+            with FlopCounterMode(display=False) as flops, _Reads(self.layout, hooks):
                 yield _Pass(self._modes, hooks, self._training, self._batch)
             hooks.remove()
             self._training.finish_gradients()
@@ -217,7 +257,7 @@ class Recording:
             self.model.eval()
             hooks.begin(self._evaluation)
             try:
-                with torch.no_grad():
+                with torch.no_grad(), _Reads(self.layout, hooks):
                     loss_of(self.task, self.model, self._batch)
             finally:
                 hooks.end()
