@@ -208,6 +208,23 @@ class Slow(Branches):
         return self.head(x)
 
 
+class Listed(nn.Module):
+    """Layers that are lists of modules, which are called themselves."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(VOCAB, 16)
+        self.layers = nn.ModuleList(nn.ModuleList([nn.Linear(16, 16), nn.Sequential(nn.Linear(16, 32), nn.Linear(32, 16))])
+                                    for _ in range(3))
+        self.head = nn.Linear(16, VOCAB)
+
+    def forward(self, ids):
+        x = self.embed(ids)
+        for first, second in self.layers:
+            x = x + second(torch.tanh(first(x)))
+        return self.head(x)
+
+
 def build_normed():
     """A batch norm whose running statistics do not change."""
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(144, 5))
@@ -237,4 +254,6 @@ cnn = zf.Task(ConvNet, Images(40), class_loss, units=["first", "second", "spare"
 normed = zf.Task(build_normed, Images(40), class_loss)
 large = zf.Task(build_large, Tokens(40), branches_loss)
 branches = zf.Task(Branches, Tokens(40), branches_loss)
+listed = zf.Task(Listed, Tokens(40), branches_loss)
+UNUSUAL = ("listed",)
 ALL = ("llama", "llama_checkpointed", "qwen2", "gpt2", "t5", "cnn", "branches")

@@ -35,7 +35,7 @@ def prepared(name, precision="fp32"):
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("name", [*models.ALL, "lora"])
+@pytest.mark.parametrize("name", [*models.ALL, *models.UNUSUAL, "lora"])
 def test_a_pass_is_the_recorded_one(name, precision):
     task, foreign, worker, plain, engine = prepared(name, precision)
     recorded = [(e["what"], e["unit"]) for e in foreign["training"]]
@@ -105,6 +105,12 @@ def test_a_parameter_that_is_used_outside_its_unit_is_named():
         describe_module(task, CONFIG)
     task.units = []
     assert [unit["name"] for unit in describe_module(task, CONFIG)["units"]] == ["root"]
+
+
+def test_what_is_never_called_is_no_unit():
+    with torch.device("meta"):
+        layout = layout_of(models.Listed(), None)
+    assert [unit.name for unit in layout.units] == ["root", *(f"layers.{i}.{j}" for i in range(3) for j in range(2))]
 
 
 def test_a_unit_by_default_is_a_member_of_a_module_list():

@@ -64,18 +64,27 @@ class Modes:
             module.training = False
 
 
+def _called(name, module):
+    """The names of the modules in ``module`` that are called: itself, or those within it if it has no forward, as a
+    ModuleList."""
+    if type(module).forward is not nn.Module.forward:
+        return [name]
+    return [found for child, within in module.named_children() for found in _called(f"{name}.{child}", within)]
+
+
 def _default_units(model):
     """The members of every ModuleList or Sequential with at least two members, all of one class, except of those that are
-    within another's members."""
+    within another's members. A member that is never called, such as a ModuleList, stands for its own members."""
     names = []
     for name, module in model.named_modules():
         if not isinstance(module, (nn.ModuleList, nn.Sequential)) or len(module) < 2:
             continue
-        if any(name.startswith(f"{outer}.") for outer in names):
+        if any(f"{name}.".startswith(f"{unit}.") or unit.startswith(f"{name}.") for unit in names):
             continue
         members = list(module)
         if len({type(m) for m in members}) == 1 and any(True for _ in members[0].parameters()):
-            names += [f"{name}.{i}" for i in range(len(members))]
+            for i, member in enumerate(members):
+                names += _called(f"{name}.{i}", member)
     return names
 
 
