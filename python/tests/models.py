@@ -225,6 +225,34 @@ class Listed(nn.Module):
         return self.head(x)
 
 
+class Product(nn.Module):
+    """A product with a parameter that it is given."""
+
+    def __init__(self, weight):
+        super().__init__()
+        self.weight = weight
+
+    def forward(self, x):
+        return x @ self.weight
+
+
+class Shared(nn.Module):
+    """Two modules that have been given one parameter."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(VOCAB, 16)
+        weight = nn.Parameter(torch.randn(16, 16))
+        self.blocks = nn.ModuleList([Product(weight), Product(weight)])
+        self.head = nn.Linear(16, VOCAB)
+
+    def forward(self, ids):
+        x = self.embed(ids)
+        for block in self.blocks:
+            x = torch.tanh(block(x))
+        return self.head(x)
+
+
 def build_normed():
     """A batch norm whose running statistics do not change."""
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(144, 5))
@@ -255,5 +283,8 @@ normed = zf.Task(build_normed, Images(40), class_loss)
 large = zf.Task(build_large, Tokens(40), branches_loss)
 branches = zf.Task(Branches, Tokens(40), branches_loss)
 listed = zf.Task(Listed, Tokens(40), branches_loss)
-UNUSUAL = ("listed",)
+shared = zf.Task(Shared, Tokens(40), branches_loss)
+wrapped = zf.Task(Wrapped, Tokens(40), branches_loss)
+around = zf.Task(build_around, Tokens(40), branches_loss, units=["0", "0.within"])
+UNUSUAL = ("listed", "shared")
 ALL = ("llama", "llama_checkpointed", "qwen2", "gpt2", "t5", "cnn", "branches")

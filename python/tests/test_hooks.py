@@ -107,6 +107,12 @@ def test_a_parameter_that_is_used_outside_its_unit_is_named():
     assert [unit["name"] for unit in describe_module(task, CONFIG)["units"]] == ["root"]
 
 
+class Lazy(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.product = torch.nn.LazyLinear(3)
+
+
 def test_what_is_never_called_is_no_unit():
     with torch.device("meta"):
         layout = layout_of(models.Listed(), None)

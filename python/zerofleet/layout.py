@@ -7,6 +7,7 @@ from typing import List
 
 import torch
 from torch import nn
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from zerofleet.errors import Error
 
@@ -27,13 +28,21 @@ class Unit:
 def meta_parameters():
     """A context in which parameters are registered on meta, so that a module of any size can be made; buffers are real."""
     register = nn.Module.register_parameter
+    replaced = WeakTensorKeyDictionary()  # by the parameter that was given, which may be registered in several places
 
     def on_meta(module, name, parameter):
         register(module, name, parameter)
-        if parameter is not None and parameter.device.type != "meta":
+        if parameter is None or parameter.device.type == "meta":
+            return
+        if nn.parameter.is_lazy(parameter):
+            raise Error(f"build: parameter {name} of {type(module).__name__} has no shape yet; give it one, as in nn.Linear "
+                        "in the place of nn.LazyLinear")
+        made = replaced.get(parameter)
+        if made is None:
             made = nn.Parameter(torch.empty_like(parameter, device="meta"), requires_grad=parameter.requires_grad)
             made.__dict__.update(parameter.__dict__)
-            module._parameters[name] = made
+            replaced[parameter] = made
+        module._parameters[name] = made
 
     nn.Module.register_parameter = on_meta
     try:
