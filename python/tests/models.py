@@ -1,5 +1,6 @@
 """Small modules for the tests, each in a zerofleet.Task that `model.torch: models:NAME` names."""
 
+import dataclasses
 import multiprocessing
 import os
 import time
@@ -253,6 +254,37 @@ class Shared(nn.Module):
         return self.head(x)
 
 
+@dataclasses.dataclass
+class Values:
+    x: torch.Tensor
+
+
+class Wrapping(nn.Module):
+    """A product whose input and output are in an object."""
+
+    def __init__(self):
+        super().__init__()
+        self.product = nn.Linear(16, 16)
+        self.norm = nn.LayerNorm(16)
+
+    def forward(self, values):
+        return Values(self.norm(self.product(values.x)))
+
+
+class Wrapped(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(VOCAB, 16)
+        self.blocks = nn.ModuleList(Wrapping() for _ in range(3))
+        self.head = nn.Linear(16, VOCAB)
+
+    def forward(self, ids):
+        values = Values(self.embed(ids))
+        for block in self.blocks:
+            values = block(values)
+        return self.head(values.x)
+
+
 def build_normed():
     """A batch norm whose running statistics do not change."""
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(144, 5))
@@ -286,5 +318,5 @@ listed = zf.Task(Listed, Tokens(40), branches_loss)
 shared = zf.Task(Shared, Tokens(40), branches_loss)
 wrapped = zf.Task(Wrapped, Tokens(40), branches_loss)
 around = zf.Task(build_around, Tokens(40), branches_loss, units=["0", "0.within"])
-UNUSUAL = ("listed", "shared")
+UNUSUAL = ("listed", "shared", "wrapped")
 ALL = ("llama", "llama_checkpointed", "qwen2", "gpt2", "t5", "cnn", "branches")

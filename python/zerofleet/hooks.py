@@ -9,6 +9,8 @@ runs again in the backward (torch.utils.checkpoint) holds its unit a second time
 early, which is why the hooks are ``always_call``.
 """
 
+import dataclasses
+
 import torch
 from torch.autograd.graph import register_multi_grad_hook
 from torch.utils import _pytree as pytree
@@ -27,7 +29,14 @@ class _Call:
 
 
 def _tensors_with_gradient(tree):
-    return [t for t in pytree.tree_leaves(tree) if isinstance(t, torch.Tensor) and t.requires_grad]
+    found = []
+    for leaf in pytree.tree_leaves(tree):
+        if isinstance(leaf, torch.Tensor):
+            if leaf.requires_grad:
+                found.append(leaf)
+        elif dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
+            found += _tensors_with_gradient([getattr(leaf, field.name) for field in dataclasses.fields(leaf)])
+    return found
 
 
 class Hooks:
