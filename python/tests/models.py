@@ -285,6 +285,25 @@ class Wrapped(nn.Module):
         return self.head(values.x)
 
 
+class Around(nn.Module):
+    """A trained module, and behind it a frozen product and a trained bias, whose gradient comes first."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(VOCAB, 16)
+        self.embed.weight.requires_grad = False
+        self.within = nn.Linear(16, 16)
+        self.frozen = nn.Parameter(torch.randn(16, 16), requires_grad=False)
+        self.bias = nn.Parameter(torch.zeros(16))
+
+    def forward(self, ids):
+        return torch.tanh(self.within(self.embed(ids)) @ self.frozen) + self.bias
+
+
+def build_around():
+    return nn.Sequential(Around(), nn.Linear(16, VOCAB))
+
+
 def build_normed():
     """A batch norm whose running statistics do not change."""
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(144, 5))
@@ -318,5 +337,5 @@ listed = zf.Task(Listed, Tokens(40), branches_loss)
 shared = zf.Task(Shared, Tokens(40), branches_loss)
 wrapped = zf.Task(Wrapped, Tokens(40), branches_loss)
 around = zf.Task(build_around, Tokens(40), branches_loss, units=["0", "0.within"])
-UNUSUAL = ("listed", "shared", "wrapped")
+UNUSUAL = ("listed", "shared", "wrapped", "around")
 ALL = ("llama", "llama_checkpointed", "qwen2", "gpt2", "t5", "cnn", "branches")

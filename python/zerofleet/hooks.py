@@ -21,10 +21,10 @@ class _Call:
 
     __slots__ = ("units", "opened", "inputs_done", "closed")
 
-    def __init__(self, units, has_inputs):
+    def __init__(self, units, inputs_done):
         self.units = units  # {unit: whether it is the unit's own module}
         self.opened = False
-        self.inputs_done = not has_inputs
+        self.inputs_done = inputs_done
         self.closed = False
 
 
@@ -122,7 +122,9 @@ class Hooks:
         if not outputs:
             return
         inputs = [t for t in _tensors_with_gradient((args, kwargs)) if not any(t is o for o in outputs)]
-        call = _Call(units, bool(inputs))
+        # Without inputs nothing says when the module's backward has ended, if not the gradients of all its parameters: a frozen
+        # unit is then held to the pass's end.
+        call = _Call(units, not inputs and not any(self.layout.units[unit].frozen for unit in units))
         for tensor in outputs:
             tensor.register_hook(lambda grad: self._open(call))
         if inputs:
