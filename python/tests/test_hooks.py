@@ -107,10 +107,28 @@ def test_a_parameter_that_is_used_outside_its_unit_is_named():
     assert [unit["name"] for unit in describe_module(task, CONFIG)["units"]] == ["root"]
 
 
+class Odd(torch.nn.Module):
+    """A parameter of another type."""
+
+    def __init__(self, values, trained):
+        super().__init__()
+        self.odd = torch.nn.Parameter(values, requires_grad=trained)
+
+
 class Lazy(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.product = torch.nn.LazyLinear(3)
+@pytest.mark.parametrize("build, message", [
+    (lambda: Odd(torch.ones(3, dtype=torch.complex64), True), "build: parameter odd is of torch.complex64"),
+    (lambda: Odd(torch.ones(3, dtype=torch.int64), False), "build: parameter odd is of torch.int64"),
+    (Lazy, "build: parameter weight of LazyLinear has no shape yet"),
+])
+def test_parameters_that_are_no_real_numbers_are_refused(build, message):
+    with pytest.raises(Error, match=message):
+        describe_module(zerofleet.Task(build, models.Tokens(40), models.branches_loss), CONFIG)
+
+
 
 
 def test_what_is_never_called_is_no_unit():
