@@ -129,6 +129,17 @@ def test_parameters_that_are_no_real_numbers_are_refused(build, message):
         describe_module(zerofleet.Task(build, models.Tokens(40), models.branches_loss), CONFIG)
 
 
+class Stream(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        return iter(range(40))
+
+    def __len__(self):
+        return 40
+
+
+def test_a_dataset_that_can_only_be_iterated_over_is_refused():
+    with pytest.raises(Error, match="data: Stream has no __getitem__: a map-style dataset is needed"):
+        zerofleet.Task(models.Branches, Stream(), models.branches_loss).check()
 
 
 def test_what_is_never_called_is_no_unit():

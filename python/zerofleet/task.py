@@ -56,11 +56,20 @@ class Task:
             raise Error(f"loader_workers: must be a number of processes from 0, got {self.loader_workers!r}")
         if isinstance(self.units, str):
             raise Error(f'units: must be a list of names, such as ["{self.units}"], got a string')
+        if self.units is not None and not (isinstance(self.units, (list, tuple, set))
+                                           and all(isinstance(unit, (str, type)) for unit in self.units)):
+            raise Error(f"units: must be a list of classes or names of modules, got {self.units!r}")
+
+
+def _is_iterable(dataset):
+    """Whether it is an IterableDataset of PyTorch's, which has a __getitem__ that raises."""
+    torch = sys.modules.get("torch")  # a dataset of PyTorch's has imported it
+    return torch is not None and isinstance(dataset, torch.utils.data.IterableDataset)
 
 
 def length_of(dataset, name):
     """The number of samples of a map-style dataset."""
-    if not hasattr(dataset, "__getitem__"):
+    if _is_iterable(dataset) or not hasattr(dataset, "__getitem__"):
         raise Error(f"{name}: {type(dataset).__name__} has no __getitem__: a map-style dataset is needed, whose samples "
                     "any rank can read by number")
     try:
