@@ -9,7 +9,7 @@ import zerofleet
 from engine import PoisoningEngine
 from zerofleet import passes as passes_module
 from zerofleet.errors import Error
-from zerofleet.layout import layout_of
+from zerofleet.layout import build_on_meta, find_units, layout_of
 from zerofleet.record import describe_module, numbers_of
 
 CONFIG = {"precision": "fp32", "batch": {"micro_sequences": 2}, "seed": 7}
@@ -127,6 +127,12 @@ class Lazy(torch.nn.Module):
 def test_parameters_that_are_no_real_numbers_are_refused(build, message):
     with pytest.raises(Error, match=message):
         describe_module(zerofleet.Task(build, models.Tokens(40), models.branches_loss), CONFIG)
+def test_units_are_classes_or_names():
+    model = build_on_meta(models.Branches)
+    assert find_units(model, [torch.nn.GELU]) == find_units(model, ["GELU"]) == [f"blocks.{i}.1" for i in range(4)]
+    for units in (3, [3], "blocks"):
+        with pytest.raises(Error, match="units: must be a list of "):
+            zerofleet.Task(models.Branches, models.Tokens(40), models.branches_loss, units=units).check()
 
 
 class Stream(torch.utils.data.IterableDataset):

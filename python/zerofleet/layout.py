@@ -104,6 +104,8 @@ def find_units(model, wanted):
     named = [(name, module) for name, module in model.named_modules() if name]
     found = []
     for pattern in wanted:
+        if isinstance(pattern, type):
+            pattern = pattern.__name__
         hits = [name for name, module in named
                 if type(module).__name__ == pattern or fnmatch.fnmatchcase(name, pattern)]
         if not hits:

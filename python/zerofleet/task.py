@@ -37,7 +37,7 @@ class Task:
     collate: Optional[Callable[[list], Any]] = None
     validation: Any = None
     weights: Optional[str] = None
-    units: Optional[Sequence[str]] = None
+    units: Optional[Sequence[Any]] = None
     decay: Optional[Callable[[str, Any], bool]] = None
     loader_workers: int = 0
 
