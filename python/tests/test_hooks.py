@@ -1,6 +1,9 @@
 """Hooks without the engine: the recorded order is the real one, no unit is used while it is released, and loss and
 gradients are those of plain PyTorch, to the bit."""
 
+import json
+
+import numpy
 import pytest
 import torch
 
@@ -21,8 +24,6 @@ def prepared(name, precision="fp32"):
               "data": {"samples": len(task.data), "validation_samples": len(task.validation or [])}}
     foreign = describe_module(task, config)
     config["model"]["foreign"] = foreign
-    import json
-
     worker = passes_module.Passes(1)
     worker.prepare(json.dumps(config))
     torch.manual_seed(0)
@@ -105,6 +106,30 @@ def test_a_parameter_that_is_used_outside_its_unit_is_named():
         describe_module(task, CONFIG)
     task.units = []
     assert [unit["name"] for unit in describe_module(task, CONFIG)["units"]] == ["root"]
+
+
+class Random(torch.nn.Linear):
+    """A product with a table of random numbers."""
+
+    def __init__(self):
+        super().__init__(3, 3)
+        self.register_buffer("table", torch.from_numpy(numpy.random.rand(3)) + torch.rand(3))
+
+
+def sum_loss(model, batch):
+    return model(batch).sum(), len(batch)
+
+
+def test_random_buffers_are_the_same_in_every_worker():
+    task = zerofleet.Task(Random, torch.ones(4, 3), sum_loss)
+    config = {**CONFIG, "data": {"samples": 4, "validation_samples": 0}, "model": {"foreign": describe_module(task, CONFIG)}}
+    tables = []
+    for _ in range(2):
+        worker = passes_module.Passes(1)
+        worker.prepare(json.dumps(config), task)
+        tables.append(worker.model.table)
+        numpy.random.rand(), torch.rand(1)
+    assert torch.equal(*tables)
 
 
 class Odd(torch.nn.Module):

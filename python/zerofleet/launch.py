@@ -97,19 +97,21 @@ def _write_initial(task, config, folder, step_dir):
     import torch
     from safetensors.torch import save_file
 
+    from zerofleet.loaders import seed_with
+
     core = _core()
     shutil.rmtree(step_dir, ignore_errors=True)
     if task.weights is not None:
         if not os.path.isdir(task.weights):
             raise Error(f"weights: {task.weights}: no such folder")
         names = [t["name"] for u in config["model"]["foreign"]["units"] for t in u["tensors"]]
-        torch.manual_seed(config["seed"])
+        seed_with(config["seed"])
         values = _weights_under_adapters(task.weights, names, task.build)
         if values is None:
             core.import_weights(os.fspath(task.weights), step_dir, json.dumps(config))
             return
     else:
-        torch.manual_seed(config["seed"])
+        seed_with(config["seed"])
         values = {name: p.detach() for name, p in task.build().named_parameters()}
     temporary = os.path.join(folder, "initial")
     shutil.rmtree(temporary, ignore_errors=True)

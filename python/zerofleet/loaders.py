@@ -19,6 +19,20 @@ from zerofleet.errors import Error, describe
 _HISTORY = 4096  # positions to remember
 
 
+def seed_with(number):
+    """Seeds the random numbers of PyTorch, Python and numpy."""
+    import torch
+
+    torch.manual_seed(number % 2**63)
+    random.seed(number)
+    try:
+        import numpy
+
+        numpy.random.seed(number % 2**32)
+    except ImportError:
+        pass
+
+
 def seed_all(seed, position, what=0):
     """Seeds all random numbers, from the run's seed and the micro-batch's position in the run alone; ``what`` is 1 for those
     of the data and 0 for those of the pass."""
@@ -27,14 +41,7 @@ def seed_all(seed, position, what=0):
     mixed = (seed * 0x9E3779B97F4A7C15 + position * 0xBF58476D1CE4E5B9 + 0x94D049BB133111EB + what * 0xD6E8FEB86659FD93)
     mixed %= 2**64
     mixed ^= mixed >> 31
-    torch.manual_seed(mixed % 2**63)
-    random.seed(mixed)
-    try:
-        import numpy
-
-        numpy.random.seed(mixed % 2**32)
-    except ImportError:
-        pass
+    seed_with(mixed)
 
 
 def make_batch(dataset, collate, samples, seed, position, dtype):

@@ -14,8 +14,8 @@ from zerofleet import task as tasks
 from zerofleet.errors import Error
 from zerofleet.hooks import Hooks
 from zerofleet.layout import Modes, build_on_meta, layout_from
-from zerofleet.loaders import Loaders, make_batch, seed_all
-from zerofleet.record import DTYPES, collate_of, loss_of, numbers_of
+from zerofleet.loaders import Loaders, make_batch, seed_all, seed_with
+from zerofleet.record import DTYPES, collate_of, is_empty, loss_of, numbers_of
 
 
 def tensor_at(address, elements, dtype):
@@ -93,6 +93,7 @@ class Passes:
         if task is None and self._task.loader_workers > 0:
             self._loaders = self._start_loaders(config)
         foreign = config["model"]["foreign"]
+        seed_with(self._seed)  # for buffers, which every worker makes
         self.model = build_on_meta(self._task.build)
         self._modes = Modes(self.model)
         layout = layout_from(self.model, foreign)

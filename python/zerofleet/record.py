@@ -17,6 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from zerofleet.errors import Error, describe
 from zerofleet.hooks import Hooks
 from zerofleet.layout import Modes, build_on_meta, layout_of
+from zerofleet.loaders import seed_with
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 DATA_DEPENDENT = (DataDependentOutputException, DynamicOutputShapeException)  # raised while recording
@@ -218,6 +219,7 @@ class Recording:
         self._micro = config["batch"]["micro_sequences"]
         count = len(task.data)
         batch = collate_of(task)([task.data[i % count] for i in range(self._micro)])
+        seed_with(config["seed"])
         self.model = build_on_meta(task.build)
         self._modes = Modes(self.model)
         self.layout = layout_of(self.model, task.units)
