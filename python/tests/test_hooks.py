@@ -108,6 +108,26 @@ def test_a_parameter_that_is_used_outside_its_unit_is_named():
     assert [unit["name"] for unit in describe_module(task, CONFIG)["units"]] == ["root"]
 
 
+class Threads(models.Tokens):
+    def __getitem__(self, index):
+        return {**super().__getitem__(index), "threads": torch.get_num_threads()}
+
+
+def test_samples_are_read_with_one_thread():
+    _, _, worker, _, engine = prepared("gpt2")
+    worker._threads, worker._task.data, given = 2, Threads(40), worker._task.data
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        assert worker.batch([4, 9], 13)["threads"].tolist() == [1, 1]
+        worker.begin(engine)
+        assert torch.get_num_threads() == 2
+    finally:
+        worker.end()
+        worker._task.data = given
+        torch.set_num_threads(before)
+
+
 class Random(torch.nn.Linear):
     """A product with a table of random numbers."""
 

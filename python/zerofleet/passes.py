@@ -123,6 +123,7 @@ class Passes:
             batch = self._loaders.batch(samples, position)
         else:
             dataset = self._task.data if dataset is None else dataset
+            torch.set_num_threads(1)  # as in a loader process: sums depend on it
             batch = make_batch(dataset, self._collate, samples, self._seed, position, self._dtype)
         seed_all(self._seed, position)
         return batch
