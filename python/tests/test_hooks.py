@@ -108,6 +108,22 @@ def test_a_parameter_that_is_used_outside_its_unit_is_named():
     assert [unit["name"] for unit in describe_module(task, CONFIG)["units"]] == ["root"]
 
 
+def mean_loss(model, batch):
+    """A mean over targets, of which there are none, times their number."""
+    total, count = models.branches_loss(model, batch)
+    return total / (count * 0.0) * 0, 0
+
+
+def test_a_micro_batch_without_targets_adds_nothing():
+    _, _, worker, _, engine = prepared("dropped")
+    worker._task.loss, given = mean_loss, worker._task.loss
+    try:
+        assert worker.train(engine, [4, 9], 13, 1, lambda: None) == (0, 0)
+    finally:
+        worker._task.loss = given
+    assert not any(sums.any() for sums in engine.sums)
+
+
 class Threads(models.Tokens):
     def __getitem__(self, index):
         return {**super().__getitem__(index), "threads": torch.get_num_threads()}

@@ -35,10 +35,11 @@ def _no_loss(model, batch):
 class Micro:
     """One micro-batch: ``batch``, and ``backward(loss, weight)``, which must be called once within ``with``."""
 
-    def __init__(self, batch, enter, leave):
+    def __init__(self, batch, enter, leave, backward=None):
         self.batch = batch
         self.left = False
         self._enter, self._leave = enter, leave
+        self._backward = backward or (lambda loss, weight: loss.backward())
         self._result = None
 
     def __enter__(self):
@@ -57,7 +58,7 @@ class Micro:
             raise Error("micro.backward: the loss does not depend on any parameter; is the module run under "
                         "torch.no_grad()?")
         self._result = loss.detach(), weight
-        loss.backward()
+        self._backward(loss, weight)
 
     def __exit__(self, kind, error, trace):
         self.left = True

@@ -149,10 +149,16 @@ class Passes:
         try:
             loss, weight = loss_of(self._task, self.model, batch)
             on_backward()
-            (loss if scale == 1 else loss * scale).backward()
+            self.backward(loss, weight, scale)
         finally:
             self.end()
         return numbers_of(loss.detach(), weight)
+
+    def backward(self, loss, weight, scale=1):
+        """Computes the gradients of a micro-batch's loss, unless it has no targets and its mean therefore no value: the
+        gradients of a quotient by 0 are NaN."""
+        if not is_empty(loss, weight):
+            (loss if scale == 1 else loss * scale).backward()
 
     def evaluate(self, units, samples, position):
         """The loss and weight of one batch of the validation set."""

@@ -131,13 +131,20 @@ def loss_of(task, model, batch):
     return loss, weight
 
 
+def is_empty(loss, weight):
+    """Whether a micro-batch has no targets, as its weight says, and its loss is NaN, as a mean over none and that mean's product
+    with their number are."""
+    loss = float(loss)
+    return float(weight) == 0 and loss != loss
+
+
 def numbers_of(loss, weight):
     """A pass's loss and weight as checked numbers. A mean over no targets is NaN, and so is its product with their number,
     so a NaN without weight counts as 0."""
     loss, weight = float(loss), float(weight)
     if not 0 <= weight < float("inf"):
         raise Error(f"loss: the weight must be a finite number from 0, got {weight}")
-    return (0.0 if weight == 0 and loss != loss else loss), weight
+    return (0.0 if is_empty(loss, weight) else loss), weight
 
 
 def _to_mode(model, layout, mode, dtype):
