@@ -180,6 +180,8 @@ class Lazy(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.product = torch.nn.LazyLinear(3)
+
+
 @pytest.mark.parametrize("build, message", [
     (lambda: Odd(torch.ones(3, dtype=torch.complex64), True), "build: parameter odd is of torch.complex64"),
     (lambda: Odd(torch.ones(3, dtype=torch.int64), False), "build: parameter odd is of torch.int64"),
@@ -188,6 +190,8 @@ class Lazy(torch.nn.Module):
 def test_parameters_that_are_no_real_numbers_are_refused(build, message):
     with pytest.raises(Error, match=message):
         describe_module(zerofleet.Task(build, models.Tokens(40), models.branches_loss), CONFIG)
+
+
 def test_units_are_classes_or_names():
     model = build_on_meta(models.Branches)
     assert find_units(model, [torch.nn.GELU]) == find_units(model, ["GELU"]) == [f"blocks.{i}.1" for i in range(4)]

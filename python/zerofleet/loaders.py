@@ -36,8 +36,6 @@ def seed_with(number):
 def seed_all(seed, position, what=0):
     """Seeds all random numbers, from the run's seed and the micro-batch's position in the run alone; ``what`` is 1 for those
     of the data and 0 for those of the pass."""
-    import torch
-
     mixed = (seed * 0x9E3779B97F4A7C15 + position * 0xBF58476D1CE4E5B9 + 0x94D049BB133111EB + what * 0xD6E8FEB86659FD93)
     mixed %= 2**64
     mixed ^= mixed >> 31

@@ -206,12 +206,15 @@ class _Worker:
             units, samples, position = self._next()
             try:
                 batch = self._passes.batch(samples, position)
+                # Not in Micro.__enter__, whose exceptions would leave the loop: the root is gathered here, and a peer may be lost.
+                self._passes.begin(units)
             except BaseException as error:
                 self._answer(error)
                 continue
-            micro = Micro(batch, lambda units=units: self._passes.begin(units), self._leave)
+            micro = Micro(batch, self._passes.set_modes, self._leave, self._passes.backward)
             yield micro  # if the loop is left here, `end` tells the engine, with the exception if there is one
             if not micro.left:
+                self._passes.end()
                 self._answer(Error(_PASSED_OVER))
 
     def _leave(self, result, error):

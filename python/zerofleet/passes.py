@@ -131,9 +131,17 @@ class Passes:
     def begin(self, units):
         """Begins a training pass over these units of the engine's."""
         torch.set_num_threads(self._threads)  # the engine's own products set this thread's number to one
-        self._modes.train()
+        self.set_modes()
         self._memory.engine = units
-        self._hooks.begin(self._memory)
+        try:
+            self._hooks.begin(self._memory)
+        except BaseException:
+            self.end()
+            raise
+
+    def set_modes(self):
+        """Sets all modules to the modes that they have in a training pass."""
+        self._modes.train()
 
     def end(self):
         """Ends the pass, whether it has completed or not."""

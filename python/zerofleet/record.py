@@ -139,8 +139,7 @@ def is_empty(loss, weight):
 
 
 def numbers_of(loss, weight):
-    """A pass's loss and weight as checked numbers. A mean over no targets is NaN, and so is its product with their number,
-    so a NaN without weight counts as 0."""
+    """A pass's loss and weight as checked numbers; the loss of an empty micro-batch counts as 0."""
     loss, weight = float(loss), float(weight)
     if not 0 <= weight < float("inf"):
         raise Error(f"loss: the weight must be a finite number from 0, got {weight}")
