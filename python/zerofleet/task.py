@@ -95,31 +95,45 @@ def _problem(name, value):
         return f"{name}: cannot be sent to a worker: {' '.join(str(error).split())}"
 
 
+def _find_main():
+    """Where the script is that this process runs: (its path, None), or (None, its module's name) if it was started with -m.
+    Neither, if it is the package itself, whose tasks belong to named modules, or no file."""
+    main = sys.modules.get("__main__")
+    spec, path = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    if spec is not None:
+        return None, spec.name if spec.name.partition(".")[0] != "zerofleet" else None
+    return os.path.abspath(path) if path and os.path.isfile(path) else None, None
+
+
 def write(task, path):
     """Writes the parts that workers need, as pickle."""
     parts = {name: getattr(task, name) for name in _PARTS}
+    main, module = _find_main()
     for name, value in parts.items():
         problem = _problem(name, value)
         if problem:
             raise Error(problem)
-    main = sys.modules.get("__main__")
-    main_path = getattr(main, "__file__", None)
-    if getattr(main, "__spec__", None) is not None:
-        main_path = None  # started with -m, so its functions belong to a named module
-    record = {"main": os.path.abspath(main_path) if main_path else None, "path": [p or os.getcwd() for p in sys.path],
-              "parts": pickle.dumps(parts)}
+        if main is None and module is None and getattr(value, "__module__", None) == "__main__":
+            what = getattr(value, "__qualname__", type(value).__qualname__)
+            raise Error(f"{name}: {what} is defined in no file, so that a worker cannot import it; define it in a script or a "
+                        "module")
+    record = {"main": main, "module": module, "path": [p or os.getcwd() for p in sys.path], "parts": pickle.dumps(parts)}
     temporary = f"{path}.{os.getpid()}"
     with open(temporary, "wb") as file:
         pickle.dump(record, file)
     os.replace(temporary, path)
 
 
-def _import_main(path):
-    """Makes the launcher's script this process's ``__main__``, as multiprocessing does for spawned processes."""
+def _import_main(path, name):
+    """Makes the launcher's script, a path or a module's name, this process's ``__main__``, as multiprocessing does for spawned
+    processes."""
     module = types.ModuleType("__mp_main__")
     module.__file__ = path
     sys.modules["__mp_main__"] = module
-    content = runpy.run_path(path, run_name="__mp_main__")
+    if name:
+        content = runpy.run_module(name, run_name="__mp_main__", alter_sys=True)
+    else:
+        content = runpy.run_path(path, run_name="__mp_main__")
     module.__dict__.update(content)
     sys.modules["__main__"] = module
 
@@ -129,8 +143,8 @@ def read(path):
     with open(path, "rb") as file:
         record = pickle.load(file)
     sys.path[:] = record["path"]
-    if record["main"]:
-        _import_main(record["main"])
+    if record["main"] or record["module"]:
+        _import_main(record["main"], record["module"])
     return Task(**pickle.loads(record["parts"]))
 
 
