@@ -1,6 +1,7 @@
 """Hooks without the engine: the recorded order is the real one, no unit is used while it is released, and loss and
 gradients are those of plain PyTorch, to the bit."""
 
+import collections
 import json
 
 import numpy
@@ -13,7 +14,7 @@ from engine import PoisoningEngine
 from zerofleet import passes as passes_module
 from zerofleet.errors import Error
 from zerofleet.layout import build_on_meta, find_units, layout_of
-from zerofleet.record import describe_module, numbers_of
+from zerofleet.record import describe_module, numbers_of, to_compute_type
 
 CONFIG = {"precision": "fp32", "batch": {"micro_sequences": 2}, "seed": 7}
 
@@ -122,6 +123,14 @@ def test_a_micro_batch_without_targets_adds_nothing():
     finally:
         worker._task.loss = given
     assert not any(sums.any() for sums in engine.sums)
+
+
+def test_floating_point_tensors_of_a_batch_become_the_compute_type():
+    given = collections.UserDict(pixels=torch.ones(2), ids=torch.arange(2), nested=[torch.ones(2)])
+    batch = to_compute_type({"a": given, "b": (torch.ones(2, dtype=torch.float64), "text")}, torch.bfloat16)
+    assert [t.dtype for t in (batch["a"]["pixels"], batch["a"]["nested"][0], batch["b"][0])] == [torch.bfloat16] * 3
+    assert batch["a"]["ids"].dtype == torch.int64 and batch["b"][1] == "text"
+    assert given["pixels"].dtype == torch.float32
 
 
 class Threads(models.Tokens):

@@ -4,6 +4,8 @@ Two training passes run under FakeTensorMode: the first finds which parameters g
 backward, the second is recorded. The order of their events is that of a real pass; their numbers mean nothing.
 """
 
+import collections
+import copy
 import json
 import re
 
@@ -105,9 +107,22 @@ class _Reads(TorchDispatchMode):
                     "uses the parameter is one, or is in none (units=[]: all parameters are one unit)")
 
 
-def to_compute_type(tree, dtype):
+def map_tensors(function, batch):
+    """The batch, with function(tensor) in the place of each tensor."""
+    def replace(leaf):
+        if isinstance(leaf, torch.Tensor):
+            return function(leaf)
+        if isinstance(leaf, collections.UserDict):  # transformers' BatchEncoding and BatchFeature
+            leaf = copy.copy(leaf)
+            leaf.data = map_tensors(function, leaf.data)
+        return leaf
+
+    return pytree.tree_map(replace, batch)
+
+
+def to_compute_type(batch, dtype):
     """The batch, with its floating-point tensors converted to the compute type."""
-    return pytree.tree_map(lambda t: t.to(dtype) if isinstance(t, torch.Tensor) and t.is_floating_point() else t, tree)
+    return map_tensors(lambda t: t.to(dtype) if t.is_floating_point() else t, batch)
 
 
 def collate_of(task):
@@ -232,9 +247,7 @@ class Recording:
         self._mode = FakeTensorMode(allow_non_fake_inputs=True)
         _to_mode(self.model, self.layout, self._mode, self._dtype)
         with self._mode:
-            self._batch = to_compute_type(
-                pytree.tree_map(lambda t: self._mode.from_tensor(t) if isinstance(t, torch.Tensor) else t, batch),
-                self._dtype)
+            self._batch = to_compute_type(map_tensors(self._mode.from_tensor, batch), self._dtype)
         self._evaluation = None
 
     def micro_batches(self):
