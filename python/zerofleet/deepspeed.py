@@ -45,6 +45,9 @@ _ZERO_WITHOUT_EFFECT = {
 }
 
 
+# Settings of PyTorch's optimizers that change the update, each with the value that leaves it as it is here.
+_ONLY = {"amsgrad": False, "bias_correction": True, "dampening": 0, "maximize": False, "nesterov": False}
+
 # DeepSpeed's defaults, where Zerofleet's are different.
 _OPTIMIZER_DEFAULTS = {
     "adamw": {"lr.learning_rate": 1e-3, "betas.beta1": 0.9, "betas.beta2": 0.999, "eps.epsilon": 1e-8,
@@ -86,13 +89,21 @@ def _batch(given, workers, out):
         out.set("gradient_accumulation_steps", "batch.global_sequences",
                 int(known["micro"]) * int(known["steps"]) * workers)
         return
+    if "micro" not in known and {"whole", "steps"} <= known.keys():
+        shares = int(known["steps"]) * workers
+        if int(known["whole"]) % shares != 0:
+            raise Error(f"train_batch_size: {known['whole']} is no multiple of gradient_accumulation_steps x workers, {shares}")
+        if "gradient_accumulation_steps" in given:
+            out.set("gradient_accumulation_steps", "batch.micro_sequences", int(known["whole"]) // shares)
+            return
     if "gradient_accumulation_steps" in given:
         out.note("gradient_accumulation_steps", "follows from batch.global_sequences, batch.micro_sequences and the "
                  "number of workers")
 
 
 def _precision(given, out):
-    enabled = {name for name in ("bf16", "bfloat16", "fp16") if given.get(name, {}).get("enabled")}
+    wanted = {name: given[name].get("enabled") for name in ("bf16", "bfloat16", "fp16") if name in given}
+    enabled = {name for name, value in wanted.items() if value and not _is_auto(value)}
     for name in ("bf16", "bfloat16", "fp16"):
         if name not in given:
             continue
@@ -101,10 +112,12 @@ def _precision(given, out):
             out.note("fp16.enabled", "fp16 is not supported with modules: bf16 in its place, which needs no loss scale")
         elif name in enabled:
             out.set(f"{name}.enabled", "precision", "bf16")
+        elif _is_auto(wanted[name]):
+            out.note(f"{name}.enabled", "auto: give it in precision of the configuration")
         for key in given[name]:
             if key != "enabled":
                 out.note(f"{name}.{key}", "left out: there is no loss scale in bf16 and fp32")
-    if not enabled:
+    if not enabled and _AUTO not in wanted.values():
         out.set("(no bf16 or fp16)", "precision", "fp32")
 
 
@@ -129,8 +142,13 @@ def _optimizer(given, out):
         elif key == "betas":
             out.set("optimizer.params.betas", "optimizer.beta1", float(value[0]))
             out.set("optimizer.params.betas", "optimizer.beta2", float(value[1]))
+        elif key in _ONLY and value != _ONLY[key]:
+            raise Error(f"optimizer.params.{key}: {json.dumps(value)} is not supported; leave it out")
         else:
             out.note(f"optimizer.params.{key}", "left out")
+    if out.config["optimizer"].get("weight_decay"):
+        out.note("optimizer.params.weight_decay", "is that of parameters of two or more dimensions, unless `decay` of "
+                 "zerofleet.train chooses others")
     for key, value in _OPTIMIZER_DEFAULTS[names[kind.lower()]].items():
         if key.partition(".")[0] not in params:
             out.set(f"(no optimizer.params.{key.partition('.')[0]})", f"optimizer.{key.rpartition('.')[2]}", value)
@@ -160,6 +178,8 @@ def _scheduler(given, out):
             out.note("scheduler.params.warmup_type", "as here")
         elif key != "cos_min_ratio":
             out.note(f"scheduler.params.{key}", "left out: the warm-up is linear and begins at 0")
+    if "warmup_max_lr" not in params and kind != "WarmupCosineLR":  # these two do not look at the optimizer's learning rate
+        out.set("(no scheduler.params.warmup_max_lr)", "optimizer.learning_rate", 1e-3)
     if "warmup_num_steps" not in params:
         out.set("(no scheduler.params.warmup_num_steps)", "schedule.warmup_steps", 1000)
     if "warmup_type" not in params and kind != "WarmupCosineLR":
