@@ -72,6 +72,7 @@ def test_fp16_becomes_bf16_and_says_so():
     assert any("fp16 is not supported" in text for key, text in fates if key == "fp16.enabled")
     assert ("fp16.initial_scale_power", "left out: there is no loss scale in bf16 and fp32") in fates
 
+
 def test_what_is_auto_is_left_to_the_user():
     config, fates = translate({"bf16": {"enabled": "auto"}, "fp16": {"enabled": "auto"}})
     assert "precision" not in config

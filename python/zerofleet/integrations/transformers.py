@@ -133,7 +133,7 @@ def config_of(args, samples, given=None):
     given = _read(given)
     workers = int(given.get("parallel", {}).get("workers", 1))
     micro = args.per_device_train_batch_size
-    whole = micro * args.gradient_accumulation_steps * workers
+    whole = given.get("batch", {}).get("global_sequences", micro * args.gradient_accumulation_steps * workers)
     check_arguments(args)
     epochs = given.pop("epochs", args.num_train_epochs if args.max_steps <= 0 else None)
     steps = given.get("steps") or (max(1, math.ceil(epochs * samples / whole)) if epochs else args.max_steps)
@@ -154,6 +154,19 @@ def config_of(args, samples, given=None):
     return _merge(config, given)
 
 
+# What a script may have of its own in a subclass of the Trainer, and that a run would pass over: the method, advice.
+_OWN = {
+    "training_step": "give the loss to zerofleet.train",
+    "get_batch_samples": "give the loss to zerofleet.train",
+    "create_optimizer": "the optimizer is that of the arguments, or of zerofleet={...}",
+    "create_scheduler": "the schedule is that of the arguments, or of zerofleet={...}",
+    "create_optimizer_and_scheduler": "both are those of the arguments, or of zerofleet={...}",
+    "get_optimizer_cls_and_kwargs": "the optimizer is that of the arguments, or of zerofleet={...}",
+    "get_train_dataloader": "samples come in an order of the seed",
+    "_get_train_sampler": "samples come in an order of the seed",
+}
+
+
 class Trainer(transformers.Trainer):
     """A Trainer whose ``train`` is a run of Zerofleet; everything else is transformers'.
 
@@ -165,7 +178,8 @@ class Trainer(transformers.Trainer):
         self._zerofleet = zerofleet
 
     def train(self, resume_from_checkpoint=None, **kwargs):
-        """Trains, from the newest checkpoint in checkpoint.dir unless ``resume_from_checkpoint`` is False.
+        """Trains, from the newest checkpoint in checkpoint.dir unless ``resume_from_checkpoint`` is False, or the path of
+        another of Zerofleet's.
 
         Returns transformers' TrainOutput, whose loss is the mean of the newest steps, at most 256. Raises SystemExit with
         the run's exit code if that is not 0."""
@@ -183,7 +197,11 @@ class Trainer(transformers.Trainer):
             build = Build(self.model)
         except Error as error:
             exit_in_one_line(error)
-        options = ["--resume", "none"] if resume_from_checkpoint is False else []
+        options = []
+        if resume_from_checkpoint is False:
+            options = ["--resume", "none"]
+        elif resume_from_checkpoint not in (None, True):
+            options = ["--resume", os.fspath(resume_from_checkpoint)]
         zerofleet.train(build, data=self._columns(self.train_dataset), loss=loss_of, validation=validation,
                         collate=self._get_collator_with_removed_columns(self.data_collator, description="training"),
                         weights=weights, decay=lambda name, parameter: name in decayed, config=config,
@@ -194,6 +212,9 @@ class Trainer(transformers.Trainer):
     def _check(self):
         if type(self).compute_loss is not transformers.Trainer.compute_loss or self.compute_loss_func is not None:
             raise Error("compute_loss: is the script's own; give the loss to zerofleet.train instead")
+        for name, instead in _OWN.items():
+            if getattr(type(self), name, None) is not getattr(transformers.Trainer, name, None):
+                raise Error(f"{name}: is the script's own, and would not be called; {instead}")
         if self.optimizer is not None or self.lr_scheduler is not None or self.optimizer_cls_and_kwargs is not None:
             raise Error("optimizers: must be left out; the optimizer is that of the arguments, or of zerofleet={...}")
 
