@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import re
 import shutil
 import sys
 
@@ -65,8 +66,9 @@ def _config_text(config):
 
 
 def _without_adapters(name):
-    """The name that a parameter had before PEFT wrapped the module."""
-    return name.removeprefix("base_model.model.").replace(".base_layer.", ".")
+    """The name that a parameter had before PEFT wrapped the module. Of a module that it trains as a whole there are two, the
+    trained one and the one before."""
+    return re.sub(r"\.(base_layer|original_module|modules_to_save\.[^.]+)\.", ".", name.removeprefix("base_model.model."))
 
 
 def _weights_under_adapters(folder, names, build):
@@ -77,17 +79,19 @@ def _weights_under_adapters(folder, names, build):
     from safetensors import safe_open
 
     values = {}
-    own = {_without_adapters(name): name for name in names}
-    if all(name == before for before, name in own.items()):
+    own = {}  # {the name before: the names that stand for it}
+    for name in names:
+        own.setdefault(_without_adapters(name), []).append(name)
+    if all(name in own for name in names):
         return None
     for path in sorted(glob.glob(os.path.join(folder, "*.safetensors"))):
         with safe_open(path, framework="pt") as file:
             keys = file.keys()
-            if not set(keys).isdisjoint(own.values()):
+            if not set(keys).isdisjoint(set(names) - own.keys()):
                 return None
             for key in keys:
-                if key in own:
-                    values[own[key]] = file.get_tensor(key)
+                for name in own.get(key, ()):
+                    values[name] = file.get_tensor(key).clone()
     values.update((name, p.detach()) for name, p in build().named_parameters() if name not in values and p.requires_grad)
     return values
 
