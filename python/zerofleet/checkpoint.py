@@ -62,12 +62,18 @@ def load(path, model):
     from zerofleet.errors import Error
 
     values = Checkpoint(path).state_dict()
+    parameters = dict(model.named_parameters())
+    for name, parameter in parameters.items():
+        if name not in values:
+            raise Error(f"{path}: no weights of {name}", 3)
+        if tuple(values[name].shape) != tuple(parameter.shape):
+            raise Error(f"{path}: {name} has the shape {list(values[name].shape)}, the module's has "
+                        f"{list(parameter.shape)}", 3)
+    every = dict(model.named_parameters(remove_duplicate=False))
+    for name in values:
+        if name not in every:
+            raise Error(f"{path}: has weights of {name}, which the module has not", 3)
     with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if name not in values:
-                raise Error(f"{path}: no weights of {name}", 3)
-            if tuple(values[name].shape) != tuple(parameter.shape):
-                raise Error(f"{path}: {name} has the shape {list(values[name].shape)}, the module's has "
-                            f"{list(parameter.shape)}", 3)
+        for name, parameter in parameters.items():
             parameter.copy_(values[name])
     return model
