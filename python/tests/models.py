@@ -43,6 +43,20 @@ class Noisy(Tokens):
         return {**sample, "input_ids": ids}
 
 
+class Numbers:
+    """Many small samples."""
+
+    def __len__(self):
+        return 1000000
+
+    def __getitem__(self, index):
+        return index
+
+
+def stack_numbers(samples):
+    return torch.tensor(samples).unsqueeze(1).expand(-1, 8).clone()
+
+
 class Images:
     """Fixed random images and classes."""
 
@@ -333,6 +347,7 @@ cnn = zf.Task(ConvNet, Images(40), class_loss, units=["first", "second", "spare"
 normed = zf.Task(build_normed, Images(40), class_loss)
 large = zf.Task(build_large, Tokens(40), branches_loss)
 branches = zf.Task(Branches, Tokens(40), branches_loss)
+numbers = zf.Task(Dropped, Numbers(), branches_loss, collate=stack_numbers)
 listed = zf.Task(Listed, Tokens(40), branches_loss)
 shared = zf.Task(Shared, Tokens(40), branches_loss)
 wrapped = zf.Task(Wrapped, Tokens(40), branches_loss)

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import models
-from zerofleet import _core
 from zerofleet.errors import Error
 from zerofleet.loaders import Loaders, make_batch
 
@@ -15,6 +14,8 @@ SEED, MICRO, PER_STEP = 7, 2, 12
 
 
 def order(position, count):
+    from zerofleet import _core
+
     return _core.sample_order(SEED, 40, count, position)
 
 
@@ -58,3 +59,18 @@ def test_an_error_comes_with_the_batch_that_it_is_of(loaders):
     with pytest.raises(Error, match="IndexError"):
         loaders.batch([1000, 1001], 50)
     check(loaders, 2)
+
+
+def test_long_requests_and_long_answers_do_not_wait_for_each_other():
+    count = 60000
+    loaders = Loaders(("name", "models:numbers"), 1, SEED, torch.float32, count, lambda first, n: range(first, first + n))
+    signal.signal(signal.SIGALRM, lambda number, frame: pytest.fail("waits for ever"))
+    signal.alarm(200)
+    try:
+        for first in (100000, 100000 + count, 100000 + 2 * count):
+            batch = loaders.batch(range(first, first + count), first)
+            assert torch.equal(batch[:, 7], torch.arange(first, first + count))
+    finally:
+        signal.alarm(0)
+        for loader in loaders._loaders:
+            loader.process.kill()

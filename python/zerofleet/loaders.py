@@ -9,8 +9,10 @@ worker, however that ends.
 import collections
 import multiprocessing
 import pickle
+import queue
 import random
 import signal
+import threading
 from multiprocessing import forkserver
 
 from zerofleet import task as tasks
@@ -56,6 +58,16 @@ def _die_with_parent():
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG; the parent is the forkserver, which ends with the worker
 
 
+def _receive(connection, requests):
+    """Puts every request into a queue, and None at the end. The worker's thread must never wait to send one, since it may be
+    a long list and the answer before it, which nobody reads meanwhile, longer than a pipe holds."""
+    try:
+        while True:
+            requests.put(connection.recv_bytes())
+    except (EOFError, OSError):
+        requests.put(None)
+
+
 def _serve(connection, source, seed, dtype):
     """The body of a loader process: answers requests in their order."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker decides when to stop
@@ -70,11 +82,13 @@ def _serve(connection, source, seed, dtype):
         task = tasks.open_source(source)
     except Exception as error:
         failed = describe(error)
+    requests = queue.SimpleQueue()
+    threading.Thread(target=_receive, args=(connection, requests), daemon=True).start()
     while True:
-        try:
-            samples, position = pickle.loads(connection.recv_bytes())
-        except EOFError:
+        request = requests.get()
+        if request is None:
             return
+        samples, position = pickle.loads(request)
         try:
             answer = (failed, None)
             if not failed:
