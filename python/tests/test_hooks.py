@@ -201,6 +201,24 @@ def test_parameters_that_are_no_real_numbers_are_refused(build, message):
         describe_module(zerofleet.Task(build, models.Tokens(40), models.branches_loss), CONFIG)
 
 
+def several_weights(model, batch):
+    return models.branches_loss(model, batch)[0], [3, 4]
+
+
+def tensor_of_weights(model, batch):
+    return models.branches_loss(model, batch)[0], torch.ones(2)
+
+
+@pytest.mark.parametrize("loss, message", [
+    (freezing_loss, "build: requires_grad of parameter head.weight is False in a pass, and was True when build returned"),
+    (several_weights, "loss: the weight must be a number or a tensor of one element, got list"),
+    (tensor_of_weights, "loss: the weight must be a number or a tensor of one element, got a tensor of more"),
+])
+def test_a_loss_of_another_kind_is_refused(loss, message):
+    with pytest.raises(Error, match=message):
+        describe_module(zerofleet.Task(models.Branches, models.Tokens(40), loss), CONFIG)
+
+
 def test_units_are_classes_or_names():
     model = build_on_meta(models.Branches)
     assert find_units(model, [torch.nn.GELU]) == find_units(model, ["GELU"]) == [f"blocks.{i}.1" for i in range(4)]

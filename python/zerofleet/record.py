@@ -143,6 +143,9 @@ def loss_of(task, model, batch):
     loss, weight = result
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
         raise Error("loss: the sum must be a tensor of one element, which backward() can start from")
+    if not hasattr(weight, "__float__") or (isinstance(weight, torch.Tensor) and weight.numel() != 1):
+        raise Error("loss: the weight must be a number or a tensor of one element, got "
+                    f"{'a tensor of more' if isinstance(weight, torch.Tensor) else type(weight).__name__}")
     return loss, weight
 
 
