@@ -201,6 +201,11 @@ def test_parameters_that_are_no_real_numbers_are_refused(build, message):
         describe_module(zerofleet.Task(build, models.Tokens(40), models.branches_loss), CONFIG)
 
 
+def freezing_loss(model, batch):
+    model.head.requires_grad_(False)
+    return models.branches_loss(model, batch)
+
+
 def several_weights(model, batch):
     return models.branches_loss(model, batch)[0], [3, 4]
 
@@ -217,6 +222,13 @@ def tensor_of_weights(model, batch):
 def test_a_loss_of_another_kind_is_refused(loss, message):
     with pytest.raises(Error, match=message):
         describe_module(zerofleet.Task(models.Branches, models.Tokens(40), loss), CONFIG)
+
+
+def test_what_is_trained_does_not_change_within_a_run():
+    _, _, worker, _, engine = prepared("dropped")
+    worker.model.layers[1].requires_grad_(False)
+    with pytest.raises(Error, match="build: requires_grad of parameter layers.1.self_attn.in_proj_weight is False in a pass"):
+        worker.train(engine, [4, 9], 13, 1, lambda: None)
 
 
 def test_units_are_classes_or_names():

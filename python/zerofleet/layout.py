@@ -135,6 +135,15 @@ class Layout:
                     self.places.setdefault(first[id(p)], []).append((module, attribute))
         self._find_holders(model)
 
+    def check_trained(self):
+        """Raises Error if a parameter has begun or ceased to be trained since ``build`` returned."""
+        for name, places in self.places.items():
+            module, attribute = places[0]
+            now, then = module._parameters[attribute].requires_grad, self.parameters[name].requires_grad
+            if now != then:
+                raise Error(f"build: requires_grad of parameter {name} is {now} in a pass, and was {then} when build returned; "
+                            "what is trained is decided there, for the whole run")
+
     def _find_holders(self, model):
         """Finds the modules around which units are held: each unit's own, and modules outside it that share its parameters."""
         modules = dict(model.named_modules())

@@ -96,7 +96,7 @@ class Passes:
         seed_with(self._seed)  # for buffers, which every worker makes
         self.model = build_on_meta(self._task.build)
         self._modes = Modes(self.model)
-        layout = layout_from(self.model, foreign)
+        self._layout = layout = layout_from(self.model, foreign)
         for name, places in layout.places.items():
             parameter = nn.Parameter(torch.empty(1, dtype=self._dtype).expand(layout.parameters[name].shape),
                                      requires_grad=layout.parameters[name].requires_grad)
@@ -165,6 +165,7 @@ class Passes:
     def backward(self, loss, weight, scale=1):
         """Computes the gradients of a micro-batch's loss, unless it has no targets and its mean therefore no value: the
         gradients of a quotient by 0 are NaN."""
+        self._layout.check_trained()
         if not is_empty(loss, weight):
             (loss if scale == 1 else loss * scale).backward()
 

@@ -265,6 +265,7 @@ class Recording:
             first.remove()
             self._saved = int(saved())
             _check_buffers(self.model, versions)
+            self.layout.check_trained()
             hooks = Hooks(self.model, self.layout, self._found.gradients)
             self._training = _Recorder(self.layout.units)
             with FlopCounterMode(display=False) as flops, _Reads(self.layout, hooks):
