@@ -6,6 +6,7 @@ import torch
 from safetensors.torch import save_file
 
 import models
+import zerofleet
 from zerofleet import checkpoint, launch
 from zerofleet.errors import Error
 from zerofleet.layout import build_on_meta
@@ -27,6 +28,20 @@ def test_a_module_that_peft_trains_as_a_whole_begins_with_the_folders_weights(tm
     layer = "model.layers.1.self_attn.q_proj"
     assert torch.equal(values[f"base_model.model.{layer}.base_layer.weight"], inner[f"{layer}.weight"])
     save_file({name: value.contiguous() for name, value in values.items()}, tmp_path / "again.safetensors")
+
+
+def build_from_seven():
+    model = models.build_normed()
+    model[1].running_mean.fill_(7)
+    return model
+
+
+def test_buffers_of_a_folder_must_be_those_of_build(tmp_path):
+    state = build_from_seven().state_dict()
+    save_file({**state, "1.num_batches_tracked": torch.tensor(5)}, tmp_path / "model.safetensors")
+    launch._check_buffers(str(tmp_path), zerofleet.Task(build_from_seven, models.Images(4), models.class_loss), 7)
+    with pytest.raises(Error, match=r"model.safetensors has other values of the buffer 1.running_mean than build makes"):
+        launch._check_buffers(str(tmp_path), models.normed, 7)
 
 
 def test_a_checkpoint_of_another_module_is_not_loaded(monkeypatch):

@@ -96,6 +96,30 @@ def _weights_under_adapters(folder, names, build):
     return values
 
 
+def _check_buffers(folder, task, seed):
+    """Raises Error if a folder of weights has a buffer with other values than those that ``build`` makes in every worker."""
+    import glob
+
+    import torch
+    from safetensors import safe_open
+
+    from zerofleet.layout import build_on_meta
+    from zerofleet.loaders import seed_with
+
+    seed_with(seed)
+    buffers = dict(build_on_meta(task.build).named_buffers())
+    buffers.update({_without_adapters(name): buffer for name, buffer in buffers.items()})
+    for path in sorted(glob.glob(os.path.join(folder, "*.safetensors"))):
+        with safe_open(path, framework="pt") as file:
+            for name in buffers.keys() & set(file.keys()):
+                if name.endswith("num_batches_tracked"):  # counts, and changes nothing else
+                    continue
+                value, made = file.get_tensor(name), buffers[name]
+                if value.shape != made.shape or not torch.equal(value, made.to(value.dtype)):
+                    raise Error(f"weights: {path} has other values of the buffer {name} than build makes; buffers are build's "
+                                "in every worker, so it must set them")
+
+
 def _write_initial(task, config, folder, step_dir):
     """Writes the step-0 checkpoint that the run begins with: the user's weights, or those that build makes from the seed."""
     import torch
@@ -108,6 +132,7 @@ def _write_initial(task, config, folder, step_dir):
     if task.weights is not None:
         if not os.path.isdir(task.weights):
             raise Error(f"weights: {task.weights}: no such folder")
+        _check_buffers(task.weights, task, config["seed"])
         names = [t["name"] for u in config["model"]["foreign"]["units"] for t in u["tensors"]]
         seed_with(config["seed"])
         values = _weights_under_adapters(task.weights, names, task.build)
