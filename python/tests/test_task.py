@@ -31,8 +31,8 @@ def python(folder, *arguments, **options):
 def test_a_script_may_be_a_module_that_python_runs(tmp_path):
     package = tmp_path / "mine"
     package.mkdir()
-    for name, text in (("__init__", ""), ("other", "number = 7\n"), ("script", SCRIPT.format(imports="from .other import number")),
-                       ("__main__", SCRIPT.format(imports="from .other import number"))):
+    text = SCRIPT.format(imports="from .other import number")
+    for name, text in (("__init__", ""), ("other", "number = 7\n"), ("script", text), ("__main__", text)):
         (package / f"{name}.py").write_text(textwrap.dedent(text))
     for module in ("mine.script", "mine"):
         done = python(tmp_path, "-m", module)

@@ -171,8 +171,8 @@ def layout_of(model, wanted):
     found = {(name, frozen): [] for name in ["", *names] for frozen in (False, True)}
     for name, p in model.named_parameters():
         if not p.is_floating_point():
-            raise Error(f"build: parameter {name} is of {p.dtype}, and parameters are trained as real numbers; make it a buffer, or "
-                        "of a complex one two parameters (torch.view_as_real)")
+            raise Error(f"build: parameter {name} is of {p.dtype}, and parameters are trained as real numbers; make it a "
+                        "buffer, or of a complex one two parameters (torch.view_as_real)")
         owners = [unit for unit in names if name.startswith(f"{unit}.")]
         found[max(owners, key=len, default=""), not p.requires_grad].append(name)
     units = []

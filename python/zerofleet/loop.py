@@ -206,7 +206,8 @@ class _Worker:
             units, samples, position = self._next()
             try:
                 batch = self._passes.batch(samples, position)
-                # Not in Micro.__enter__, whose exceptions would leave the loop: the root is gathered here, and a peer may be lost.
+                # Not in Micro.__enter__, whose exceptions would leave the loop: the root is gathered here, and a peer may be
+                # lost.
                 self._passes.begin(units)
             except BaseException as error:
                 self._answer(error)
