@@ -51,15 +51,6 @@ bool ExplainedByAPeer(absl::StatusCode code) {
          code == absl::StatusCode::kDeadlineExceeded;
 }
 
-// A replacement does not help against a configuration or data that a process cannot use, but does against damage to
-// what only that process keeps.
-bool MayRecover(const Fleet& fleet, const absl::Status& failure, bool own_storage) {
-  const bool restarts = fleet.phase != Phase::kForming && fleet.parameters.config.restart().max_per_rank() > 0;
-  const int code = ExitCode(failure);
-  if (restarts && own_storage) return true;
-  return restarts && code != ExitCode(absl::InvalidArgumentError("")) && code != ExitCode(absl::DataLossError(""));
-}
-
 void LoseSilentSpare(Fleet& fleet, double now) {
   if (fleet.ended() || !HearsAnybody(fleet, now)) return;
   for (const Member& spare : fleet.spares) {

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/status.h"
 #include "coordinator/batch_shares.h"
 #include "coordinator/ending.h"
 #include "coordinator/failed_save.h"
@@ -205,6 +206,11 @@ void Regroup(Fleet& fleet, std::vector<MemberId> lost, const std::string& cause,
   FillPlacesFromSpares(fleet, now);
 }
 
+// Whether the run has got anywhere: a view has trained, or a checkpoint of the run is committed.
+bool HasTrained(const Fleet& fleet) {
+  return fleet.training.began > 0 || (fleet.parameters.may_fall_back && !fleet.parameters.candidates.empty());
+}
+
 // The loss of a spare does not interrupt the run. After too many losses a spare is not replaced.
 void LoseSpare(Fleet& fleet, Member& spare, const std::string& cause) {
   fleet.recovering.losses.Add({-1, -1, absl::StrCat("spare ", NameOf(spare), ": ", cause)});
@@ -216,6 +222,15 @@ void LoseSpare(Fleet& fleet, Member& spare, const std::string& cause) {
 }
 
 }  // namespace
+
+// A replacement does not help against a configuration or data that a process cannot use, but does against what is wrong
+// with one node. Before anything has trained that is a setting to correct: others may not find it better.
+bool MayRecover(const Fleet& fleet, const absl::Status& failure, bool of_its_node) {
+  const bool restarts = fleet.phase != Phase::kForming && fleet.parameters.config.restart().max_per_rank() > 0;
+  const int code = ExitCode(failure);
+  if (restarts && of_its_node && HasTrained(fleet)) return true;
+  return restarts && code != ExitCode(absl::InvalidArgumentError("")) && code != ExitCode(absl::DataLossError(""));
+}
 
 void LoseMembers(Fleet& fleet, const std::vector<MemberId>& lost, const std::string& cause, const char* counter,
                  double now) {

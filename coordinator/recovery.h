@@ -17,6 +17,10 @@ namespace zerofleet::coordinator {
 // After this many losses of one rank at one step, the step is taken to be what kills the rank.
 inline constexpr int kPoisonLosses = 3;
 
+// Whether a rank with this failure, not explained by a peer's loss, is lost like any other; otherwise the run ends.
+// `of_its_node` says that the failure comes from the rank's own node.
+bool MayRecover(const Fleet& fleet, const absl::Status& failure, bool of_its_node);
+
 // Gives up these members; each is told so, in case it is alive. `cause` is why the first was lost; `counter` is a key
 // of FleetCounters::rank_failures. Ends the run if restart.max_per_rank is spent for one of them, or a step is poison.
 void LoseMembers(Fleet& fleet, const std::vector<MemberId>& lost, const std::string& cause, const char* counter,

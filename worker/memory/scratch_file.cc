@@ -39,7 +39,7 @@ absl::Status OfScratchFile(absl::Status status) {
 
 absl::StatusOr<std::unique_ptr<ScratchFile>> ScratchFile::Create(const std::string& directory, const std::string& name,
                                                                  int64_t bytes) {
-  ZF_RETURN_IF_ERROR(CreateDirectories(directory));
+  if (const absl::Status made = CreateDirectories(directory); !made.ok()) return OfScratchFile(made);
   std::string path = JoinPath(directory, absl::StrCat(name, "-XXXXXX"));
   bool direct = true;
   int descriptor = mkostemp(path.data(), O_CLOEXEC | O_DIRECT);
@@ -49,12 +49,14 @@ absl::StatusOr<std::unique_ptr<ScratchFile>> ScratchFile::Create(const std::stri
     direct = false;
     descriptor = mkostemp(path.data(), O_CLOEXEC);
   }
-  if (descriptor < 0) return absl::ResourceExhaustedError(absl::StrCat(path, ": cannot create: ", strerror(errno)));
+  if (descriptor < 0) {
+    return OfScratchFile(absl::ResourceExhaustedError(absl::StrCat(path, ": cannot create: ", strerror(errno))));
+  }
   std::unique_ptr<ScratchFile> file(new ScratchFile(path, descriptor, direct));
   if (unlink(path.c_str()) != 0) return file->Failed("remove the name of", 0, errno);
   if (const int error = posix_fallocate(descriptor, 0, bytes); error != 0) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(path, ": cannot take ", HumanBytes(bytes), " in ", directory, ": ", strerror(error)));
+    return OfScratchFile(absl::ResourceExhaustedError(
+        absl::StrCat(path, ": cannot take ", HumanBytes(bytes), " in ", directory, ": ", strerror(error))));
   }
   return file;
 }

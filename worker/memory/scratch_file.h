@@ -29,7 +29,7 @@ class ScratchFile {
   static constexpr int64_t kBlock = 4096;
 
   // Creates a file of `bytes` bytes in `directory`, which is made if it is missing; `name` is the beginning of its name
-  // in messages. ResourceExhausted, with path and size, where it does not fit.
+  // in messages. ResourceExhausted, with path and size, where it does not fit; IsOfScratchFile holds for every error.
   static absl::StatusOr<std::unique_ptr<ScratchFile>> Create(const std::string& directory, const std::string& name,
                                                              int64_t bytes);
   ~ScratchFile();
