@@ -243,6 +243,10 @@ void OnFailure(Fleet& fleet, Member& member, const v1::Failure& failure, double 
   if (failure.in_view() && (OnDisagreement(fleet, member, failure, now) || OnDivergence(fleet, failure, now))) return;
   absl::Status status = MakeStatus(static_cast<absl::StatusCode>(failure.code()), failure.message());
   if (status.ok()) status = absl::InternalError("failed without a reason");
+  // It is in no view, so nobody else is concerned.
+  if (member.state == MemberState::kSpare) {
+    return LoseMembers(fleet, {member.id}, std::string(status.message()), "reported", now);
+  }
   std::string text = absl::StrCat(NameOf(member), " failed");
   if (fleet.phase != Phase::kForming) absl::StrAppend(&text, " at step ", std::max(failure.step(), member.step));
   absl::StrAppend(&text, ": ", failure.message());

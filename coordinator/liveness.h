@@ -24,7 +24,7 @@ void OnSessionClosed(Fleet& fleet, Member& member, const std::string& cause, dou
 
 // A rank reports an error from which it cannot continue, or that ranks disagree (disagreement.h). An error that a
 // peer's loss would explain (a collective that failed) is held back for a heartbeat timeout, so that messages name the
-// cause and not the first rank affected.
+// cause and not the first rank affected. A spare that reports an error is lost alone.
 void OnFailure(Fleet& fleet, Member& member, const v1::Failure& failure, double now);
 
 }  // namespace zerofleet::coordinator
