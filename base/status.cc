@@ -3,7 +3,9 @@
 
 #include <signal.h>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
 namespace zerofleet {
 namespace {
@@ -38,7 +40,10 @@ absl::Status StoppedBySignal(int signal, const std::string& message) {
 
 absl::Status Annotate(const absl::Status& status, const std::string& context) {
   if (status.ok()) return status;
-  return MakeStatus(status.code(), absl::StrCat(context, ": ", status.message()));
+  absl::Status annotated = MakeStatus(status.code(), absl::StrCat(context, ": ", status.message()));
+  status.ForEachPayload(
+      [&](absl::string_view type, const absl::Cord& payload) { annotated.SetPayload(type, payload); });
+  return annotated;
 }
 
 absl::Status MakeStatus(absl::StatusCode code, const std::string& message) { return absl::Status(code, message); }

@@ -24,7 +24,7 @@ namespace zerofleet {
 // The exit code of a process that ends with `status` (the table above).
 int ExitCode(const absl::Status& status);
 
-// `status` with `context` and ": " before its message; an OK status is returned as it is.
+// `status` with `context` and ": " before its message, and its payloads; an OK status is returned as it is.
 absl::Status Annotate(const absl::Status& status, const std::string& context);
 
 // Cancelled, for a process that `signal` stopped: exit code 130 for SIGINT, else 143.

@@ -3,6 +3,7 @@
 
 #include <signal.h>
 
+#include "absl/strings/cord.h"
 #include "gtest/gtest.h"
 
 namespace zerofleet {
@@ -25,6 +26,13 @@ TEST(Status, AnnotateKeepsTheCode) {
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(status.message(), "file.bin: short");
   EXPECT_TRUE(Annotate(absl::OkStatus(), "file.bin").ok());
+}
+
+TEST(Status, AnnotateKeepsThePayloads) {
+  absl::Status status = absl::DataLossError("short");
+  status.SetPayload("whose", absl::Cord("its own"));
+  EXPECT_EQ(Annotate(status, "file.bin").GetPayload("whose"), absl::Cord("its own"));
+  EXPECT_EQ(ExitCode(Annotate(StoppedBySignal(SIGTERM, "stopped"), "run")), 143);
 }
 
 absl::StatusOr<int> Half(int x) {

@@ -259,9 +259,13 @@ void OnLoadResult(Fleet& fleet, Member& member, const v1::LoadResult& result, do
     if (fleet.All(MemberState::kReady)) StartTraining(fleet, now);
     return;
   }
+  absl::Status failure = MakeStatus(static_cast<absl::StatusCode>(result.failure().code()), result.failure().message());
+  if (result.failure().own_storage() && MayRecover(fleet, failure, /*of_its_node=*/true)) {
+    // What it was to load is not in doubt.
+    return LoseMembers(fleet, {member.id}, absl::StrCat("could not load: ", failure.message()), "reported", now);
+  }
   if (fleet.loading.snapshot && TakesTheCopy(fleet, member, result.failure(), now)) return;
   if (fleet.loading.snapshot) return GiveUpSnapshot(fleet, member, result.failure(), now);
-  absl::Status failure = MakeStatus(static_cast<absl::StatusCode>(result.failure().code()), result.failure().message());
   if (HasCandidate(fleet) && MayBeTheReaders(failure.code())) return OnUnreadable(fleet, member, failure, now);
   if (failure.ok()) failure = absl::InternalError("load failed without a reason");
   FailFleet(fleet, Annotate(failure, absl::StrCat(NameOf(member), " could not load")), member.rank);
