@@ -51,6 +51,12 @@ bool ExplainedByAPeer(absl::StatusCode code) {
          code == absl::StatusCode::kDeadlineExceeded;
 }
 
+// Whether it has come to a recovery and was in no view yet. What it cannot use is in use by the others, so its node is
+// at fault.
+bool IsNewcomer(const Fleet& fleet, const Member& member) {
+  return fleet.phase == Phase::kRecovering && member.state == MemberState::kJoined && member.leaves_by == 0;
+}
+
 void LoseSilentSpare(Fleet& fleet, double now) {
   if (fleet.ended() || !HearsAnybody(fleet, now)) return;
   for (const Member& spare : fleet.spares) {
@@ -250,7 +256,8 @@ void OnFailure(Fleet& fleet, Member& member, const v1::Failure& failure, double 
   std::string text = absl::StrCat(NameOf(member), " failed");
   if (fleet.phase != Phase::kForming) absl::StrAppend(&text, " at step ", std::max(failure.step(), member.step));
   absl::StrAppend(&text, ": ", failure.message());
-  if (!ExplainedByAPeer(status.code()) && MayRecover(fleet, status, failure.own_storage())) {
+  const bool of_its_node = failure.own_storage() || IsNewcomer(fleet, member);
+  if (!ExplainedByAPeer(status.code()) && MayRecover(fleet, status, of_its_node)) {
     return LoseMembers(fleet, {member.id}, failure.message(), "reported", now);
   }
   // A rank that is still in the view reports a peer's failure: if nobody is lost soon, its report is the failure after
