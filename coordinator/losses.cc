@@ -11,8 +11,8 @@ namespace {
 
 constexpr size_t kMostHistory = 12;  // the most losses in one message
 
-template <typename Predicate>
-int64_t CountOf(const std::unordered_map<int, std::vector<int64_t>>& steps, int rank, Predicate counts) {
+template <typename Steps, typename Predicate>
+int64_t CountOf(const std::unordered_map<int, std::vector<Steps>>& steps, int rank, Predicate counts) {
   const auto found = steps.find(rank);
   return found == steps.end() ? 0 : std::count_if(found->second.begin(), found->second.end(), counts);
 }
@@ -20,16 +20,16 @@ int64_t CountOf(const std::unordered_map<int, std::vector<int64_t>>& steps, int 
 }  // namespace
 
 void Losses::Add(RankLoss loss) {
-  steps_[loss.rank].push_back(loss.step);
+  steps_[loss.rank].push_back({loss.step, loss.reached});
   losses_.push_back(std::move(loss));
 }
 
 int64_t Losses::Since(int rank, int64_t step) const {
-  return CountOf(steps_, rank, [step](int64_t lost) { return std::max<int64_t>(lost, 0) >= step; });
+  return CountOf(steps_, rank, [step](const Steps& lost) { return lost.reached >= step; });
 }
 
 int64_t Losses::At(int rank, int64_t step) const {
-  return CountOf(steps_, rank, [step](int64_t lost) { return lost == step; });
+  return CountOf(steps_, rank, [step](const Steps& lost) { return lost.step == step; });
 }
 
 std::string Losses::Text() const {

@@ -10,9 +10,12 @@
 
 namespace zerofleet::coordinator {
 
+inline constexpr int kSpare = -2;
+
 struct RankLoss {
-  int rank;      // -1: a spare
-  int64_t step;  // steps completed by then; -1: the rank was not training
+  int rank;         // -1: a worker that had no rank yet; kSpare: a spare
+  int64_t step;     // steps completed by then; -1: the rank was not training
+  int64_t reached;  // the newest step that the run had reported by then
   std::string text;
 };
 
@@ -22,8 +25,8 @@ class Losses {
   size_t size() const { return losses_.size(); }
   const RankLoss& operator[](size_t at) const { return losses_[at]; }  // in order of their loss
 
-  // How often this rank was lost at `step` or later; a loss outside training counts as at step 0. Since and At take
-  // time in proportion to that rank's losses only.
+  // How often this rank was lost since the run had reached `step`, in training or not. Since and At take time in
+  // proportion to that rank's losses only.
   int64_t Since(int rank, int64_t step) const;
   // How often this rank was lost at exactly `step`.
   int64_t At(int rank, int64_t step) const;
@@ -32,7 +35,10 @@ class Losses {
 
  private:
   std::vector<RankLoss> losses_;
-  std::unordered_map<int, std::vector<int64_t>> steps_;  // by rank: the steps of its losses
+  struct Steps {
+    int64_t step, reached;
+  };
+  std::unordered_map<int, std::vector<Steps>> steps_;  // by rank: those of its losses
 };
 
 }  // namespace zerofleet::coordinator

@@ -43,15 +43,18 @@ std::optional<std::string> Verdict(const Fleet& fleet, size_t newest) {
                           loss.step + 1, " is poison to it; ", fleet.recovering.losses.Text());
     }
     if (LossesThatCount(fleet, loss.rank) > most) {
-      return absl::StrCat("rank ", loss.rank, " has used its ", most, most == 1 ? " restart" : " restarts",
-                          " (restart.max_per_rank); ", fleet.recovering.losses.Text());
+      const bool placed = loss.rank >= 0;
+      return absl::StrCat(
+          placed ? absl::StrCat("rank ", loss.rank, " has used its ") : "workers that had no rank yet have used their ",
+          most, most == 1 ? " restart" : " restarts", " (restart.max_per_rank); ", fleet.recovering.losses.Text());
     }
   }
   return std::nullopt;
 }
 
 void Record(Fleet& fleet, int rank, int64_t step, const std::string& text) {
-  fleet.recovering.losses.Add({rank, fleet.phase == Phase::kTraining ? step : -1, text});
+  const int64_t reached = std::max(step, fleet.training.last_step_event.step());
+  fleet.recovering.losses.Add({rank, fleet.phase == Phase::kTraining ? step : -1, reached, text});
 }
 
 void NoteRecovery(Fleet& fleet, const std::string& cause, int rank, double last_heard, double now) {
@@ -213,9 +216,10 @@ bool HasTrained(const Fleet& fleet) {
 
 // The loss of a spare does not interrupt the run. After too many losses a spare is not replaced.
 void LoseSpare(Fleet& fleet, Member& spare, const std::string& cause) {
-  fleet.recovering.losses.Add({-1, -1, absl::StrCat("spare ", NameOf(spare), ": ", cause)});
+  fleet.recovering.losses.Add(
+      {kSpare, -1, fleet.training.last_step_event.step(), absl::StrCat("spare ", NameOf(spare), ": ", cause)});
   fleet.PublishNotice(absl::StrCat("lost spare ", NameOf(spare), ": ", cause));
-  const bool replace = LossesThatCount(fleet, -1) <= fleet.parameters.config.restart().max_per_rank();
+  const bool replace = LossesThatCount(fleet, kSpare) <= fleet.parameters.config.restart().max_per_rank();
   if (replace) return Remove(fleet, {spare.id}, cause);
   RefuseSession(fleet, spare.id, absl::UnavailableError(cause));
   fleet.spares.Erase(spare.id);

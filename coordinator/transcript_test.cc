@@ -3,7 +3,7 @@
 // clang-format off
 //   # a comment
 //   setup workers=2 heartbeat=2 form=300 previous=0 fallback=1 restarts=0 spares=0 hang=0 every=0 minimum=0 global=8 micro=0
-//         team=4 agreement=strict
+//         team=4 agreement=strict within=0
 //         candidates=ckpt/b:20,ckpt/a:10:2 rollbacks=3 window=0 skipped=15:10:80:120 inline=64
 //                                               on one line; a candidate is path:step[:team[:digest[:bytes]]];
 //                                               rollbacks is how many there may be in a row; skipped is
@@ -93,6 +93,8 @@ FleetParameters ParseSetup(const std::string& line) {
       parameters.previous_generation = ToInt(setting.second);
     else if (setting.first == "restarts")
       config.mutable_restart()->set_max_per_rank(ToInt(setting.second));
+    else if (setting.first == "within")
+      config.mutable_restart()->set_window_steps(ToInt(setting.second));
     else if (setting.first == "hang")
       config.mutable_restart()->set_hang_timeout_seconds(ToDouble(setting.second));
     else if (setting.first == "every")
