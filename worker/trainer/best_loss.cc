@@ -33,8 +33,18 @@ void BestLoss::Evaluated(const v1::EvaluateEvent& event) {
 void BestLoss::Saved(int64_t step) {
   if (step != evaluated_step_ || !std::isfinite(evaluated_loss_)) return;
   if (state_.saved_step() > 0 && evaluated_loss_ >= state_.saved_loss()) return;
+  noted_step_ = step;
+  saved_step_before_ = state_.saved_step();
+  saved_loss_before_ = state_.saved_loss();
   state_.set_saved_step(step);
   state_.set_saved_loss(evaluated_loss_);
+}
+
+void BestLoss::SaveFailed(int64_t step) {
+  if (step != noted_step_) return;
+  noted_step_ = -1;
+  state_.set_saved_step(saved_step_before_);
+  state_.set_saved_loss(saved_loss_before_);
 }
 
 std::string BestLoss::Reason() const {

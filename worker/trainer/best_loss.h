@@ -25,6 +25,8 @@ class BestLoss {
   // Called when a checkpoint of this step begins: notes it if it has the lowest loss of the checkpoints whose step was
   // evaluated.
   void Saved(int64_t step);
+  // Called when that checkpoint could not be stored: the one before it is the best again.
+  void SaveFailed(int64_t step);
 
   // Whether evaluate.patience evaluations in a row have found no lower loss.
   bool stops() const { return config_.patience() > 0 && state_.stale_evaluations() >= config_.patience(); }
@@ -37,6 +39,9 @@ class BestLoss {
   v1::BestLoss state_;
   int64_t evaluated_step_ = -1;
   double evaluated_loss_ = 0;
+  int64_t noted_step_ = -1;  // the last step that Saved has noted, and what was noted before
+  int64_t saved_step_before_ = 0;
+  double saved_loss_before_ = 0;
 };
 
 }  // namespace zerofleet::trainer

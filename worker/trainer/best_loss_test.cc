@@ -71,5 +71,28 @@ TEST(BestLoss, TheBestCheckpointIsOneThatWasEvaluated) {
   EXPECT_EQ(best.state().saved_loss(), 3.5);
 }
 
+// Otherwise no later checkpoint would count that does not beat the one that is not there.
+TEST(BestLoss, ACheckpointThatCouldNotBeStoredIsNotTheBest) {
+  BestLoss best(Config("all", 0));
+  best.Evaluated(Event(10, 4, 0));
+  best.Saved(10);
+  best.Evaluated(Event(20, 3, 0));
+  best.Saved(20);
+  best.SaveFailed(20);
+  EXPECT_EQ(best.state().step(), 20);
+  EXPECT_EQ(best.state().saved_step(), 10);
+  EXPECT_EQ(best.state().saved_loss(), 4);
+  best.Evaluated(Event(30, 3.5, 0));
+  best.Saved(30);
+  EXPECT_EQ(best.state().saved_step(), 30);
+  best.SaveFailed(20);
+  EXPECT_EQ(best.state().saved_step(), 30);
+  best.SaveFailed(30);
+  EXPECT_EQ(best.state().saved_step(), 10);
+  best.Saved(30);  // tried again
+  EXPECT_EQ(best.state().saved_step(), 30);
+  EXPECT_EQ(best.state().saved_loss(), 3.5);
+}
+
 }  // namespace
 }  // namespace zerofleet::trainer

@@ -126,6 +126,8 @@ class TrainingRun {
   absl::StatusOr<v1::EvaluateEvent> Evaluate(int64_t step);
   // The lowest loss so far, and whether it ends the run; only within a view, after Start.
   const BestLoss& best() const { return *best_; }
+  // Called before the next save, on every rank, if the last one, of this step, could not be stored.
+  void NoteFailedSave(int64_t step) { best_->SaveFailed(step); }
 
   // Starts saving; `written` is called from the writing thread. `waited` is the seconds for which the previous save
   // held the steps up.

@@ -27,6 +27,8 @@ absl::Status WorkerLife::Save(const SaveTry& save) {
   const double start = clock_.MonotonicSeconds();
   ZF_RETURN_IF_ERROR(AwaitOutcome());
   const double waited = clock_.MonotonicSeconds() - start;
+  // Only here, where every rank knows it: what snapshots hold in between must be the same on all.
+  if (committed_step_ < saved_.step) run_->NoteFailedSave(saved_.step);
   saved_ = save;
   const auto written = [this, save, generation = run_->mesh().generation()](v1::ShardWritten shard) {
     v1::WorkerMessage message;
