@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -159,6 +160,7 @@ class GgufSourceTest : public ::testing::Test {
   struct Options {
     std::string kind = "llama", split = "smollm";
     uint32_t rotated = 4, type_of_queries = 0;
+    std::vector<std::string> tokens = {"a", "b", "ab"};
   };
   std::string Write(const Options& options) {
     Writer writer;
@@ -174,7 +176,7 @@ class GgufSourceTest : public ::testing::Test {
         .Fact(kind + ".rope.dimension_count", options.rotated)
         .Fact("tokenizer.ggml.model", "gpt2")
         .Fact("tokenizer.ggml.pre", options.split)
-        .Fact("tokenizer.ggml.tokens", std::vector<std::string>{"a", "b", "ab"})
+        .Fact("tokenizer.ggml.tokens", options.tokens)
         .Fact("tokenizer.ggml.merges", std::vector<std::string>{"a b"})
         .Fact("tokenizer.ggml.eos_token_id", 1u)
         .Tensor("token_embd.weight", {4, 3}, 0, 0)
@@ -229,6 +231,20 @@ TEST_F(GgufSourceTest, ItsTokenizerIsThatOfAFolder) {
   EXPECT_EQ(json["model"]["vocab"]["ab"], 2);
   EXPECT_EQ(config["eos_token"], "b");
   EXPECT_THAT(GgufSource::Open(Write({.split = "unheard-of"})).value()->Tokenizer().value(), IsEmpty());
+}
+
+// Tokens are listed in the order of their ids, each once. A vocabulary as large as a real one takes no longer for a
+// token than a small one: with a search for each it took a minute.
+TEST_F(GgufSourceTest, ALargeVocabularyIsListedInOrder) {
+  std::vector<std::string> tokens = {"b", "a", "ab"};
+  EXPECT_THAT(GgufSource::Open(Write({.tokens = tokens})).value()->Tokenizer().value()[0].contents,
+              HasSubstr(R"("vocab":{"b":0,"a":1,"ab":2})"));
+  for (int i = 3; i < 150000; ++i) tokens.push_back(absl::StrCat("token ", i));
+  const TokenizerFiles files = GgufSource::Open(Write({.tokens = tokens})).value()->Tokenizer().value();
+  EXPECT_EQ(ParseJson(files[0].contents).value()["model"]["vocab"]["token 149999"], 149999);
+  tokens.back() = "a";
+  EXPECT_THAT(std::string(GgufSource::Open(Write({.tokens = tokens})).value()->Tokenizer().status().message()),
+              HasSubstr("a token stands there twice"));
 }
 
 }  // namespace

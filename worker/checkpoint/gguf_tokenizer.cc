@@ -5,6 +5,8 @@
 #include <iterator>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <unordered_set>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
@@ -182,13 +184,13 @@ absl::StatusOr<TokenizerFiles> GgufTokenizer(const GgufFile& file) {
   if (tokens == nullptr || merges == nullptr) return DoNotFit("tokens or merges are missing");
   if (types != nullptr && types->size() != tokens->size()) return DoNotFit("tokens and token_type differ in length");
   Json vocabulary = Json::object();
-  size_t used = 0;
+  auto& members = vocabulary.get_ref<Json::object_t&>();  // which looks through all there are for a key
+  std::unordered_set<std::string_view> known;
   for (size_t id = 0; id < tokens->size(); ++id) {
     if (types != nullptr && (*types)[id] == kUnused) continue;
-    vocabulary[(*tokens)[id]] = id;
-    ++used;
+    if (!known.insert((*tokens)[id]).second) return DoNotFit("a token stands there twice");
+    members.emplace_back((*tokens)[id], id);
   }
-  if (vocabulary.size() != used) return DoNotFit("a token stands there twice");
   // Every field that any release of tokenizers requires.
   Json json = {
       {"version", "1.0"},
