@@ -1,12 +1,14 @@
 // See prompts.h.
 #include "cli/commands/prompts.h"
 
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "proto/json_parse.h"
@@ -15,6 +17,7 @@ namespace zerofleet::cli {
 namespace {
 
 constexpr int64_t kLargestPrompts = int64_t{64} << 20;
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 absl::StatusOr<Prompt> PromptOf(std::string_view line) {
   const absl::Status checked = ParseJson(line).status();
@@ -36,7 +39,7 @@ absl::StatusOr<std::vector<Prompt>> ParsePrompts(std::string_view contents) {
   std::vector<Prompt> prompts;
   bool json = false;
   int64_t number = 0;
-  const std::vector<std::string> lines = absl::StrSplit(std::string(contents), '\n');
+  const std::vector<std::string> lines = absl::StrSplit(std::string(absl::StripPrefix(contents, kByteOrderMark)), '\n');
   for (std::string line : lines) {
     ++number;
     if (line.ends_with('\r')) line.pop_back();

@@ -22,6 +22,17 @@ TEST(PromptsTest, ObjectsHavePromptsOrMessages) {
   EXPECT_EQ((*prompts)[1].messages[0]["content"], "hello");
 }
 
+// An editor on Windows puts it before the first line.
+TEST(PromptsTest, AByteOrderMarkIsNoPartOfAPrompt) {
+  const auto lines = ParsePrompts("\xEF\xBB\xBFone\r\ntwo\r\n");
+  ASSERT_TRUE(lines.ok()) << lines.status();
+  EXPECT_EQ((*lines)[0].text, "one");
+  const auto objects = ParsePrompts("\xEF\xBB\xBF{\"prompt\": \"one\"}\n{\"prompt\": \"two\"}\n");
+  ASSERT_TRUE(objects.ok()) << objects.status();
+  EXPECT_EQ((*objects)[0].text, "one");
+  EXPECT_EQ((*objects)[1].text, "two");
+}
+
 TEST(PromptsTest, FaultsNameTheLine) {
   EXPECT_EQ(ParsePrompts("\n\n").status().message(), "has no prompt");
   EXPECT_EQ(ParsePrompts("{\"prompt\": \"a\"}\n\n{\"text\": 1}").status().message(),
