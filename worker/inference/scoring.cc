@@ -144,7 +144,7 @@ absl::StatusOr<DocumentLoss> LossOfDocuments(InferenceModel& model, const text::
   }
   DocumentLoss loss;
   for (const std::string& file : files) ZF_RETURN_IF_ERROR(AddFile(model, tokenizer, chat, file, threads, loss));
-  if (loss.tokens == 0) return absl::InvalidArgumentError(absl::StrCat(path, ": has no token whose loss is known"));
+  if (loss.tokens == 0) return absl::DataLossError(absl::StrCat(path, ": has no token whose loss is known"));
   loss.mean_of_documents /= static_cast<double>(loss.documents);
   return loss;
 }

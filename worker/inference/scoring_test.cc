@@ -83,6 +83,13 @@ TEST_F(ScoringTest, DocumentsSeeThemselvesAlone) {
   EXPECT_NEAR(both->nats, loss->nats + Loss("a", "bc"), 1e-6);
 }
 
+TEST_F(ScoringTest, DocumentsWithoutATokenAreAFaultOfTheData) {
+  Overwrite(Path("empty.txt"), "");
+  const absl::Status none = LossOfDocuments(*model_, *bytes_, nullptr, Path("empty.txt"), 1).status();
+  EXPECT_EQ(none.code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(none.message(), Path("empty.txt") + ": has no token whose loss is known");
+}
+
 TEST_F(ScoringTest, ADirectoryIsTheDocumentsOfItsFiles) {
   ASSERT_TRUE(CreateDirectory(Path("d")).ok());
   Overwrite(Path("d/a.txt"), "abc");
