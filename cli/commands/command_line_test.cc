@@ -93,6 +93,11 @@ TEST(CommandLine, UsageErrorsAreOneLine) {
   ExpectUsageError(RunWith({"plan", "--parameters", "1B", "--workers", "0"}),
                    "zerofleet: --workers: must be 1 to 1000000, got 0");
   ExpectUsageError(RunWith({"plan", "--table", "4"}), "zerofleet: --table: must be 1, 2 or 3, got \"4\"");
+  for (const char* ignored : {"--html=a.html", "--gpus=8", "--set=steps=2", "--precision=fp32", "--measure"}) {
+    ExpectUsageError(RunWith({"plan", "--table", "1", ignored}),
+                     "zerofleet: --table: is computed from the paper's settings; leave out --html, --set, --precision, "
+                     "--measure and what describes a cluster");
+  }
   ExpectUsageError(RunWith({"plan", "--preset", "zero-8b", "--gpus", "-1"}),
                    "zerofleet: --gpus: must be a whole number from 1 to 16384, got \"-1\"");
   ExpectUsageError(RunWith({"plan", "--preset", "zero-8b", "--html", "a.html"}),

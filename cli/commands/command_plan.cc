@@ -145,6 +145,12 @@ absl::StatusOr<int> RunTable(const PlanOptions& options, const Output& output) {
         "--table: is of the paper's models; leave out the configuration, --preset and "
         "--parameters");
   }
+  if (!options.html.empty() || !options.sets.empty() || !options.precision.empty() || options.cluster.given() ||
+      options.measure) {
+    return absl::InvalidArgumentError(
+        "--table: is computed from the paper's settings; leave out --html, --set, --precision, --measure and what "
+        "describes a cluster");
+  }
   const Terminal& terminal = output.out_terminal;
   if (options.table == "1") {
     output.out << (options.json ? Table1Json().dump(2) + "\n" : Table1Text(terminal));
