@@ -175,6 +175,12 @@ TEST(CommandLine, AnExportGoesToADirectoryThatIsThereUnderANameOfItsKind) {
   ExpectUsageError(RunWith({"checkpoint", "export", "a", "no/such/out"}),
                    "zerofleet: OUT: must be in a directory that is there, got \"no/such/out\" "
                    "(see zerofleet checkpoint export --help)");
+  ExpectUsageError(RunWith({"checkpoint", "export", "a", "n\xC3\xB6/out"}),
+                   "zerofleet: OUT: must be in a directory that is there, got \"n\xC3\xB6/out\" "
+                   "(see zerofleet checkpoint export --help)");
+  ExpectUsageError(RunWith({"checkpoint", "export", "a", "n\xC3/out"}),
+                   "zerofleet: OUT: must be in a directory that is there, got \"n\\xc3/out\" "
+                   "(see zerofleet checkpoint export --help)");
   ExpectUsageError(RunWith({"checkpoint", "export", "a", "a.GGUF", "--adapters"}),
                    "zerofleet: OUT: a.GGUF: adapters are written to a directory, not a GGUF file");
 }

@@ -17,7 +17,9 @@ namespace {
 constexpr size_t kLongestQuoted = 60, kLongestName = 200;
 
 std::string Refusal(const std::string& wanted, const std::string& value) {
-  return absl::StrCat("must be ", wanted, ", got \"", absl::CHexEscape(value.substr(0, kLongestQuoted)),
+  const std::string shown = value.substr(0, kLongestQuoted);
+  return absl::StrCat("must be ", wanted, ", got \"",
+                      IsPlainText(shown) ? absl::Utf8SafeCHexEscape(shown) : absl::CHexEscape(shown),
                       value.size() > kLongestQuoted ? "..." : "", "\"");
 }
 
