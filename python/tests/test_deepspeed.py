@@ -44,6 +44,18 @@ def test_what_a_file_leaves_out_is_what_deepspeed_takes():
             "DeepSpeed's warm-up is then logarithmic; here it is linear") in fates
 
 
+@pytest.mark.parametrize("micro", [{}, {"train_micro_batch_size_per_gpu": "auto"}])
+def test_accumulation_without_a_micro_batch_says_how_large_one_is(micro):
+    given = {"train_batch_size": 32, "gradient_accumulation_steps": 4, **micro}
+    config, fates = translate(given, workers=4)
+    assert config["batch"] == {"global_sequences": 32, "micro_sequences": 2}
+    assert not any("give it in the configuration" in text for _, text in fates)
+    with pytest.raises(Error, match="32 is no multiple of gradient_accumulation_steps, 4, times 3 workers"):
+        translate(given, workers=3)
+    config, _ = translate({"train_batch_size": 32, "gradient_accumulation_steps": "auto", **micro}, workers=3)
+    assert config["batch"] == {"global_sequences": 32}
+
+
 def test_every_key_has_a_fate(tmp_path):
     path = tmp_path / "ds.json"
     path.write_text(json.dumps(STAGE3))

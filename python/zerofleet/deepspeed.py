@@ -233,9 +233,12 @@ def translate(given, workers=1):
         out.set("gradient_clipping", "optimizer.grad_clip", float(clipping))
     done = {"train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "bf16", "bfloat16", "fp16", "optimizer",
             "scheduler", "zero_optimization", "gradient_clipping", "train_batch_size"}
+    sizes = {"train_micro_batch_size_per_gpu": "micro_sequences", "train_batch_size": "global_sequences"}
     for key, value in given.items():
         if key in done:
-            if _is_auto(value):
+            if _is_auto(value) and sizes.get(key) in out.config.get("batch", {}):
+                out.note(key, "auto: follows from the other sizes")
+            elif _is_auto(value):
                 out.note(key, "auto: give it in the configuration")
         elif key == "activation_checkpointing":
             out.note(key, "left out: the module does it (torch.utils.checkpoint)")
