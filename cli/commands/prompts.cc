@@ -8,7 +8,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "proto/json_parse.h"
@@ -39,7 +38,8 @@ absl::StatusOr<std::vector<Prompt>> ParsePrompts(std::string_view contents) {
   std::vector<Prompt> prompts;
   bool json = false;
   int64_t number = 0;
-  const std::vector<std::string> lines = absl::StrSplit(std::string(absl::StripPrefix(contents, kByteOrderMark)), '\n');
+  if (contents.starts_with(kByteOrderMark)) contents.remove_prefix(kByteOrderMark.size());
+  const std::vector<std::string> lines = absl::StrSplit(std::string(contents), '\n');
   for (std::string line : lines) {
     ++number;
     if (line.ends_with('\r')) line.pop_back();
