@@ -92,14 +92,6 @@ def test_what_is_auto_is_left_to_the_user():
         assert (f"{name}.enabled", "auto: give it in precision of the configuration") in fates
 
 
-def test_a_micro_batch_follows_from_the_others():
-    config, _ = translate({"train_batch_size": 32, "gradient_accumulation_steps": 4}, workers=2)
-    assert config["batch"] == {"global_sequences": 32, "micro_sequences": 4}
-    with pytest.raises(Error, match="train_batch_size: 30 is no multiple of gradient_accumulation_steps x workers, 8"):
-        translate({"train_batch_size": 30, "gradient_accumulation_steps": 4}, workers=2)
-    assert translate({"train_batch_size": 32}, workers=2)[0]["batch"] == {"global_sequences": 32}
-
-
 def test_which_weights_decay_is_said():
     _, fates = translate(STAGE3)
     assert any(key == "optimizer.params.weight_decay" and "two or more dimensions" in text for key, text in fates)

@@ -91,8 +91,9 @@ def _batch(given, workers, out):
         return
     if "micro" not in known and {"whole", "steps"} <= known.keys():
         shares = int(known["steps"]) * workers
-        if int(known["whole"]) % shares != 0:
-            raise Error(f"train_batch_size: {known['whole']} is no multiple of gradient_accumulation_steps x workers, {shares}")
+        if shares < 1 or int(known["whole"]) % shares != 0:
+            raise Error(f"train_batch_size: {known['whole']} is no multiple of gradient_accumulation_steps, "
+                        f"{known['steps']}, times {workers} workers")
         if "gradient_accumulation_steps" in given:
             out.set("gradient_accumulation_steps", "batch.micro_sequences", int(known["whole"]) // shares)
             return
