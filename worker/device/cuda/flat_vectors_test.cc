@@ -146,7 +146,8 @@ ExactSum SumOfBlocks(const Vector& x, int64_t place) {
 TEST_F(FlatVectorsTest, SumSquaresExactlyHasTheBitsOfItsBlocksAtAnyAlignment) {
   const Vector result(device(), sizeof(ExactSum) / sizeof(float), DType::kF32, 0);
   for (const int64_t count : {0, 1, 31, 32, 250, 4096, 4097, 12'300, 16'384, 40'003}) {
-    for (const auto& [skip, place] : {std::pair(0, 0), {1, 0}, {0, 28}, {2, 7}, {4, 31}}) {
+    for (const std::pair<int, int>& range : {std::pair(0, 0), {1, 0}, {0, 28}, {2, 7}, {4, 31}}) {
+      const int skip = range.first, place = range.second;  // what lambdas may use
       Vector x(device(), count, DType::kF32, 1, skip);
       if (count == 250) x.Set(77, std::numeric_limits<float>::infinity());
       if (count == 4097) x.Set(4096, std::nanf(""));
