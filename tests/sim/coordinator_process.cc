@@ -75,7 +75,10 @@ void CoordinatorProcess::Crash() {
   const auto* write = std::get_if<coordinator::WriteManifest>(&saves_.front());
   if (write == nullptr) return;
   if (world_.Chance(0.3)) return CommitLate(write->manifest);
-  if (!is_older() && Commit(write->manifest).ok() && world_.Chance(0.5)) disk_.ForgetSync(write->manifest.step());
+  if (is_older()) return;
+  // Older checkpoints are removed only after the directory's fsync, so not by a process that ends before it.
+  const bool synced = world_.Chance(0.5);
+  if (Commit(write->manifest, /*prunes=*/synced).ok() && !synced) disk_.ForgetSync(write->manifest.step());
 }
 
 // Models a process that was stopped between its checks and the rename, or whose node was taken for dead. It checks who
@@ -237,7 +240,7 @@ void CoordinatorProcess::CarryOutSave() {
 coordinator::CoordinatorEvent CoordinatorProcess::Stored(const coordinator::WriteManifest& write) {
   absl::StatusOr<coordinator::CommittedStep> committed = absl::PermissionDeniedError("read-only");
   const bool fails = std::exchange(manifest_fails_, false) || disk_.IsFull();
-  if (!fails && held_by_this_.ok()) committed = Commit(write.manifest);
+  if (!fails && held_by_this_.ok()) committed = Commit(write.manifest, /*prunes=*/true);
   if (!fails && !held_by_this_.ok()) committed = held_by_this_;
   if (committed.ok() && std::exchange(answer_is_lost_, false)) {
     disk_.NoteLate(write.manifest.step());
@@ -261,12 +264,14 @@ coordinator::CoordinatorEvent CoordinatorProcess::Stored(const coordinator::Veri
   return coordinator::CheckpointVerified{verify.path, status.ok() ? std::exchange(reads_badly_, status) : status};
 }
 
-absl::StatusOr<coordinator::CommittedStep> CoordinatorProcess::Commit(const v1::CheckpointManifest& manifest) {
+absl::StatusOr<coordinator::CommittedStep> CoordinatorProcess::Commit(const v1::CheckpointManifest& manifest,
+                                                                      bool prunes) {
   invariants_.OnChange(epoch_, looked_at_, "commits");
   if (is_older()) return CommitAsTheOlder(manifest);
   world_.Trace("step ", manifest.step(), " of generation ", manifest.generation(), " is committed");
   const bool outlived = fleet().saving.outlived.contains({manifest.generation(), manifest.step()});
   outlived ? invariants_.OnCommittedLate(manifest) : invariants_.OnCommitted(manifest);
+  if (!prunes) return disk_.Commit(manifest, Disk::kAllKnown);
   if (prune_hangs_ == 0 || answer_is_lost_) return disk_.Commit(manifest, answer_is_lost_ ? Disk::kAll : plan_.keep);
   absl::StatusOr<coordinator::CommittedStep> committed = disk_.Commit(manifest, Disk::kAllKnown);
   world_.After(std::exchange(prune_hangs_, 0), [this, surplus = disk_.Surplus(plan_.keep), looked_at = world_.now()] {

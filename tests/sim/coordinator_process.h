@@ -85,7 +85,7 @@ class CoordinatorProcess : public CoordinatorEnd {
   coordinator::CoordinatorEvent Stored(const coordinator::DiscardSave& discard);
   coordinator::CoordinatorEvent Stored(const coordinator::VerifyCheckpoint& verify);
   void CommitLate(const v1::CheckpointManifest& manifest);
-  absl::StatusOr<coordinator::CommittedStep> Commit(const v1::CheckpointManifest& manifest);
+  absl::StatusOr<coordinator::CommittedStep> Commit(const v1::CheckpointManifest& manifest, bool prunes);
   absl::StatusOr<coordinator::CommittedStep> CommitAsTheOlder(const v1::CheckpointManifest& manifest);
   void OnStorageFailure(const absl::Status& status);
 
