@@ -147,8 +147,8 @@ void FleetSimulation::StartCoordinator() {
   coordinator().Start();
 }
 
-// Its predecessor's state remains. Processes that ended in the meantime are started again, including those whose end
-// nobody is told.
+// Its predecessor's state remains. Processes of this launch that ended in the meantime are started again, including
+// those whose end nobody is told; what an earlier launch left behind takes none of their places.
 void FleetSimulation::StartTheCoordinatorAgain() {
   if (world_.Chance(0.15)) return Launch();  // starts a whole new fleet, whatever remains of the last
   world_.Trace("the coordinator is started again");
@@ -169,7 +169,7 @@ void FleetSimulation::TopUp() {
   const coordinator::Phase phase = coordinator().fleet().phase;
   if (phase != coordinator::Phase::kForming && phase != coordinator::Phase::kAdopting) return;
   int missing = workers_wanted();
-  for (const auto& worker : workers_) missing -= worker->gone() ? 0 : 1;
+  for (size_t i = first_of_launch_; i < workers_.size(); ++i) missing -= workers_[i]->gone() ? 0 : 1;
   for (; missing > 0; --missing) StartWorker(world_.Uniform(0.1, 1));
 }
 
