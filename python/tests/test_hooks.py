@@ -11,21 +11,21 @@ import torch
 import models
 import zerofleet
 from engine import PoisoningEngine
-from zerofleet import passes as passes_module
+from zerofleet import launch, passes as passes_module
 from zerofleet.errors import Error
 from zerofleet.layout import build_on_meta, find_units, layout_of
 from zerofleet.record import describe_module, numbers_of, to_compute_type
 
-CONFIG = {"precision": "fp32", "batch": {"micro_sequences": 2}, "seed": 7}
+CONFIG = {"precision": "fp32", "batch": {"micro_sequences": 2}, "reduce": {"order": "ranks"}, "seed": 7}
 
 
-def prepared(name, precision="fp32"):
+def prepared(name, precision="fp32", order="ranks", threads=1):
     task = getattr(models, name)
-    config = {**CONFIG, "precision": precision, "model": {"torch": f"models:{name}"},
+    config = {**CONFIG, "precision": precision, "reduce": {"order": order}, "model": {"torch": f"models:{name}"},
               "data": {"samples": len(task.data), "validation_samples": len(task.validation or [])}}
     foreign = describe_module(task, config)
     config["model"]["foreign"] = foreign
-    worker = passes_module.Passes(1)
+    worker = passes_module.Passes(threads)
     worker.prepare(json.dumps(config))
     torch.manual_seed(0)
     plain = task.build()
@@ -153,6 +153,17 @@ def test_samples_are_read_with_one_thread():
         torch.set_num_threads(before)
 
 
+@pytest.mark.parametrize("order, variable, threads", [("ranks", None, 3), ("samples", None, 1), ("samples", "2", 2),
+                                                      ("ranks", "2", 2)])
+def test_in_the_order_of_samples_threads_do_not_depend_on_the_workers(order, variable, threads, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", variable)
+        monkeypatch.setattr(torch, "get_num_threads", lambda: int(variable))  # as in a process started with it
+    _, _, worker, _, _ = prepared("gpt2", "fp32", order, launch.threads_of(["--threads", "3"]))
+    assert dict(worker.facts())["PyTorch's threads"] == str(threads)
+
+
 class Random(torch.nn.Linear):
     """A product with a table of random numbers."""
 
@@ -170,7 +181,7 @@ def test_random_buffers_are_the_same_in_every_worker():
     config = {**CONFIG, "data": {"samples": 4, "validation_samples": 0}, "model": {"foreign": describe_module(task, CONFIG)}}
     tables = []
     for _ in range(2):
-        worker = passes_module.Passes(1)
+        worker = passes_module.Passes(threads)
         worker.prepare(json.dumps(config), task)
         tables.append(worker.model.table)
         numpy.random.rand(), torch.rand(1)

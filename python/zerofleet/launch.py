@@ -208,12 +208,14 @@ def _option(rest, name, default):
 
 
 def threads_of(arguments):
-    """The number of PyTorch's threads in a worker with this command line. To be called before the engine changes PyTorch's
-    own number."""
+    """The number of PyTorch's threads in a worker with this command line: OMP_NUM_THREADS wins, as in any PyTorch program. To
+    be called before the engine changes PyTorch's own number."""
     import torch
 
     given = _option(arguments, "--threads", "")
-    return int(given) if given.isdigit() and int(given) > 0 else torch.get_num_threads()
+    if "OMP_NUM_THREADS" not in os.environ and given.isdigit() and int(given) > 0:
+        return int(given)
+    return torch.get_num_threads()
 
 
 def run(task, text, name, options):

@@ -6,6 +6,7 @@ to the engine's sums as they arrive. Recovery therefore has nothing to restore h
 
 import ctypes
 import json
+import os
 
 import torch
 from torch import nn
@@ -82,6 +83,9 @@ class Passes:
         config = json.loads(config_json)
         self._seed = config["seed"]
         self._dtype = DTYPES[config["precision"]]
+        if config["reduce"]["order"] == "samples" and "OMP_NUM_THREADS" not in os.environ:
+            # PyTorch's sums depend on this number, and by default it is the cores divided by the workers.
+            self._threads = 1
         self._task = task or tasks.open_source(tasks.source_of(config))
         for name, wanted in (("data", config["data"]["samples"]), ("validation", config["data"]["validation_samples"])):
             dataset = getattr(self._task, name)
