@@ -25,7 +25,7 @@
 namespace zerofleet::collective {
 namespace {
 
-using Bytes = std::vector<std::byte>;
+using Bytes = std::vector<unsigned char>;  // compared by memcmp, unlike std::byte
 
 GroupMaker CreateUcxGroup(WithinNode within_node) {
   return [within_node](const GroupShape& shape) {
@@ -83,22 +83,38 @@ float Element(const Bytes& bytes, device::DType dtype, int64_t i) {
   return 0;
 }
 
+// Long vectors repeat after so many elements, and so do their sums: a prime, so that no part or chunk begins where a
+// repetition does.
+constexpr int64_t kPeriod = 8191;
+
+// Lengthens `bytes`, of min(count, kPeriod) elements, to `count` elements.
+Bytes Repeated(Bytes bytes, int64_t count, device::DType dtype) {
+  const int64_t wanted = count * device::DTypeBytes(dtype);
+  const auto period = static_cast<int64_t>(bytes.size());
+  bytes.resize(wanted);
+  for (int64_t at = period; at < wanted; at += period)
+    std::memcpy(&bytes[at], bytes.data(), std::min(period, wanted - at));
+  return bytes;
+}
+
 // Values whose sum depends on the order of summation.
 Bytes Values(int64_t count, device::DType dtype, int seed) {
   std::mt19937 random(seed);
-  Bytes bytes(count * device::DTypeBytes(dtype));
-  for (int64_t i = 0; i < count; i++) {
+  const int64_t distinct = std::min(count, kPeriod);
+  Bytes bytes(distinct * device::DTypeBytes(dtype));
+  for (int64_t i = 0; i < distinct; i++) {
     const float value = static_cast<float>(static_cast<int32_t>(random())) * 0x1p-30f;
     PutElement(value * (i % 3 == 0 ? 1e4f : 1e-2f), bytes, dtype, i);
   }
-  return bytes;
+  return Repeated(std::move(bytes), count, dtype);
 }
 
 // The reference: a serial fp32 sum per team in rank order, then a serial fp32 sum of these in team order, rounded once.
 Bytes SerialSum(const std::vector<Bytes>& inputs, int team, device::DType dtype, device::DType to, int64_t count) {
   const int size = static_cast<int>(inputs.size());
-  Bytes sum(count * device::DTypeBytes(to));
-  for (int64_t i = 0; i < count; i++) {
+  const int64_t distinct = std::min(count, kPeriod);
+  Bytes sum(distinct * device::DTypeBytes(to));
+  for (int64_t i = 0; i < distinct; i++) {
     float total = 0;
     for (int first = 0; first < size; first += team) {
       float of_team = Element(inputs[first], dtype, i);
@@ -108,7 +124,7 @@ Bytes SerialSum(const std::vector<Bytes>& inputs, int team, device::DType dtype,
     }
     PutElement(total, sum, to, i);
   }
-  return sum;
+  return Repeated(std::move(sum), count, to);
 }
 
 Bytes Slice(const Bytes& bytes, const Range& range, int64_t element_bytes) {
@@ -273,7 +289,7 @@ TEST_P(ConformanceTest, ReduceScatterMayWriteIntoItsPlace) {
     const Bytes sum = SerialSum(inputs, team(), device::DType::kF32, to, count);
     OnEveryRank(size(), [&](int rank) {
       const Range mine = ShardRange(count, size(), rank);
-      std::byte* place = inputs[rank].data() + mine.begin * 4;
+      unsigned char* place = inputs[rank].data() + mine.begin * 4;
       ASSERT_EQ(group[rank]->ReduceScatter({inputs[rank].data(), device::DType::kF32}, {place, to}, count, "u").Wait(),
                 absl::OkStatus());
       EXPECT_EQ(std::memcmp(place, &sum[mine.begin * device::DTypeBytes(to)], mine.size() * device::DTypeBytes(to)), 0);
