@@ -21,10 +21,11 @@
 namespace zerofleet::services {
 namespace {
 
-// How long the last messages may take to leave (kDrain), a watcher to come, and calls to end after that.
+// How long the last messages may take to leave (kDrain), a watcher to come, and calls to end after that. The last is also
+// the time of a client between two calls, who does not see that its connection is to be closed: a launcher, usually.
 constexpr absl::Duration kDrain = absl::Seconds(5);
 constexpr absl::Duration kWatcherPatience = absl::Seconds(20);
-constexpr double kShutdownSeconds = 1;
+constexpr double kShutdownSeconds = 0.1;
 // A worker's session, its previous one, which may not be known to be gone yet, and operators' calls.
 constexpr size_t kConnectionsPerWorker = 4;
 // The page of a larger fleet does not show which rank owns what: that alone would be megabytes.
