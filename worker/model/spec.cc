@@ -102,11 +102,10 @@ absl::Status ModelSpec::Freeze(const std::vector<std::string>& patterns) {
                                                    " and ", tensors_[tensors_.size() / 2].name));
   }
   bool trains = false;
-  for (size_t u = 0; u < units_.size(); ++u) {
-    units_[u].frozen = std::all_of(tensors_.begin(), tensors_.end(), [u](const TensorSpec& tensor) {
-      return tensor.frozen || tensor.unit != static_cast<int>(u);
-    });
-    trains |= !units_[u].frozen;
+  for (auto& unit : units_) unit.frozen = true;
+  for (const TensorSpec& tensor : tensors_) {
+    units_[tensor.unit].frozen &= tensor.frozen;
+    trains |= !tensor.frozen;
   }
   return trains ? absl::OkStatus() : absl::InvalidArgumentError("model.freeze: leaves no tensor to train");
 }
