@@ -21,8 +21,9 @@
 namespace zerofleet::services {
 namespace {
 
-// How long the last messages may take to leave (kDrain), a watcher to come, and calls to end after that. The last is also
-// the time of a client between two calls, who does not see that its connection is to be closed: a launcher, usually.
+// How long the last messages may take to leave (kDrain), a watcher to come, and calls to end after that. The last is
+// also the time of a client between two calls, who does not see that its connection is to be closed: a launcher,
+// usually.
 constexpr absl::Duration kDrain = absl::Seconds(5);
 constexpr absl::Duration kWatcherPatience = absl::Seconds(20);
 constexpr double kShutdownSeconds = 0.1;
