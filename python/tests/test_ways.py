@@ -107,6 +107,17 @@ def test_a_worker_killed_within_a_loop_of_the_users_own_changes_no_bit(tmp_path)
     assert fleet.steps(got) == fleet.steps(fleet.events(tmp_path / "calm"))
 
 
+def test_a_loop_may_be_in_a_module_that_python_runs(tmp_path):
+    (tmp_path / "mine").mkdir()
+    text = LOOP.format(build="Slow", before="assert there == 'there'", config=settings(tmp_path),
+                       body="micro.backward(*models.branches_loss(run.model, micro.batch))")
+    for name, contents in (("__init__", ""), ("other", "there = 'there'"),
+                           ("loop", "from .other import there\n" + textwrap.dedent(text))):
+        (tmp_path / "mine" / f"{name}.py").write_text(contents)
+    assert "done" in script(tmp_path, "import runpy", sys.executable, "-m", "mine.loop")
+    assert len(fleet.steps(fleet.events(tmp_path))) == fleet.STEPS
+
+
 IN_A_WORKER = "'ZEROFLEET_LAUNCHER_PID' in __import__('os').environ"
 
 
@@ -115,6 +126,7 @@ IN_A_WORKER = "'ZEROFLEET_LAUNCHER_PID' in __import__('os').environ"
      "AssertionError: seven"),
     ({"before": f"assert not {IN_A_WORKER}, 'eight'"}, "AssertionError: eight"),
     ({"before": f"if {IN_A_WORKER}: break"}, "zerofleet.steps: the loop was left before the run's end"),
+    ({"before": "break"}, "zerofleet.steps: the loop was left before the run's end"),
     ({"before": f"if {IN_A_WORKER}: continue"}, "zerofleet.steps: a micro-batch was passed over"),
     ({"body": f"if not {IN_A_WORKER}: micro.backward(*models.branches_loss(run.model, micro.batch))"},
      "micro.backward: was not called for a micro-batch"),
@@ -214,9 +226,13 @@ def test_transformers_arguments_that_would_change_the_numbers_are_refused(change
 
 
 def test_the_weight_of_a_loss_is_what_transformers_has_divided_by():
+    import peft
     import transformers as tf
 
     from zerofleet.integrations.transformers import loss_of
+
+    def tuned(kind):
+        return peft.get_peft_model(models.build_llama(), kind(task_type="CAUSAL_LM", num_virtual_tokens=3))
 
     labels = torch.randint(0, models.VOCAB, (2, 6))
     labels[0, 0] = labels[1, 3] = -100
@@ -224,7 +240,8 @@ def test_the_weight_of_a_loss_is_what_transformers_has_divided_by():
     masked = tf.BertForMaskedLM(tf.BertConfig(vocab_size=models.VOCAB, hidden_size=16, num_hidden_layers=1,
                                               num_attention_heads=2, intermediate_size=16))
     for model, count in ((models.build_llama(), 9), (models.build_gpt2(), 9), (models.build_t5(), 10),
-                         (models.build_lora(), 9), (masked, 10)):
+                         (models.build_lora(), 9), (tuned(peft.PromptTuningConfig), 10), (tuned(peft.PrefixTuningConfig), 9),
+                         (masked, 10)):
         assert int(loss_of(model.eval(), batch)[1]) == count, type(model).__name__
 
 

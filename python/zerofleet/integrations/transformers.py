@@ -48,7 +48,11 @@ def loss_of(model, batch):
                     "zerofleet.train")
     inner = model.get_base_model() if hasattr(model, "get_base_model") else model
     labels = batch["labels"]
-    shifted = (labels.ndim == 2 and not getattr(inner.config, "is_encoder_decoder", False)
+    adapters = getattr(model, "active_peft_config", None)
+    # The last of PEFT's virtual tokens predicts the first label, unless they are only keys and values.
+    prompted = (getattr(adapters, "is_prompt_learning", False)
+                and _value(adapters.peft_type) not in ("PREFIX_TUNING", "CARTRIDGE"))
+    shifted = (labels.ndim == 2 and not prompted and not getattr(inner.config, "is_encoder_decoder", False)
                and getattr(inner, "loss_type", None) in _NEXT_TOKEN)
     count = ((labels[:, 1:] if shifted else labels) != -100).sum()
     return model(**batch).loss * count, count
