@@ -76,10 +76,10 @@ def _prepare(arguments):
     return 0
 
 
-def _script(arguments):
-    """`script PATH ARGS... -- COMMAND...`: a process of a run of zerofleet.steps."""
+def _script(kind, arguments):
+    """`script PATH ARGS... -- COMMAND...`, or `module NAME ...`: a process of a run of zerofleet.steps."""
     split = len(arguments) - 1 - arguments[::-1].index("--")
-    (path, *own), command = arguments[:split], arguments[split + 1:]
+    (what, *own), command = arguments[:split], arguments[split + 1:]
     if command[:1] != ["worker"]:
         from zerofleet import _core
 
@@ -92,14 +92,17 @@ def _script(arguments):
 
     forbid_fork()
     loop.WORKER = command
-    sys.argv = [path, *own]
-    sys.path.insert(0, os.path.dirname(path))
+    sys.argv = [what, *own]
     raised = None
     try:
-        runpy.run_path(path, run_name="__main__")
+        if kind == "module":
+            runpy.run_module(what, run_name="__main__", alter_sys=True)
+        else:
+            sys.path.insert(0, os.path.dirname(what))
+            runpy.run_path(what, run_name="__main__")
     except BaseException as error:  # also SystemExit: a worker ends with its run
         raised = error
-    return loop.end(path, raised)
+    return loop.end(what, raised)
 
 
 def _config(arguments):
@@ -123,12 +126,13 @@ def main():
         return fail_in_one_line(lambda: _config(arguments))
     if arguments[:1] == ["prepare"]:
         return fail_in_one_line(lambda: _prepare(arguments))
-    if arguments[:1] == ["worker"] or (arguments[:1] == ["script"] and "worker" in arguments):
+    is_script = arguments[:1] in (["script"], ["module"])
+    if arguments[:1] == ["worker"] or (is_script and "worker" in arguments):
         _keep_memory()
     if arguments[:1] == ["worker"]:
         return _worker(arguments)
-    if arguments[:1] == ["script"]:
-        return _script(arguments[1:])
+    if is_script:
+        return _script(arguments[0], arguments[1:])
     if arguments[:1] == ["train"]:
         return fail_in_one_line(lambda: _train(arguments))
     from zerofleet import _core

@@ -178,6 +178,7 @@ def prepare(task, text, name, overrides, resume="auto", foreign=None, ship=True)
     folder = os.path.join(config["checkpoint"]["dir"], ".torch")
     core.check_free(config["checkpoint"]["dir"])  # before anything of a run in progress is overwritten
     os.makedirs(folder, exist_ok=True)
+    os.environ.pop(tasks.VARIABLE, None)  # an earlier run's
     if ship:
         tasks.write(task, os.path.join(folder, "task.pickle"))
         os.environ[tasks.VARIABLE] = os.path.abspath(os.path.join(folder, "task.pickle"))

@@ -12,6 +12,7 @@ body sees every micro-batch of the worker, and the loop ends with the process. T
 the launcher.
 """
 
+import atexit
 import json
 import os
 import queue
@@ -30,6 +31,23 @@ _LEFT = "zerofleet.steps: the loop was left before the run's end; `steps` in the
 
 def _no_loss(model, batch):
     raise Error("zerofleet.steps has no evaluation: its loss is the loop's; use zerofleet.train")
+
+
+def _own_command():
+    """How the run's processes start this script: by its path, or by its module's name if `python -m` has started it."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    kind, what = ("script", os.path.abspath(sys.argv[0])) if spec is None else ("module", spec.name)
+    return [sys.executable, "-m", "zerofleet", kind, what, *sys.argv[1:], "--"]
+
+
+def _end_in_failure():
+    """Makes this process's exit code 2, however the script goes on: what a closed generator raises is only printed."""
+    def leave():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(2)
+
+    atexit.register(leave)
 
 
 class Micro:
@@ -87,7 +105,7 @@ class _Launcher:
         except Error as error:
             launch.exit_in_one_line(error)
         task, text, name, overrides = self._parsed
-        words = [sys.executable, "-m", "zerofleet", "script", os.path.abspath(sys.argv[0]), *sys.argv[1:], "--"]
+        words = _own_command()
 
         def run():
             path = launch.prepare(task, text, name, overrides, launch._option(self._rest, "--resume", "auto"),
@@ -106,6 +124,7 @@ class _Launcher:
             except GeneratorExit:
                 if self._leaving is None:
                     print(f"zerofleet: {_LEFT}", file=sys.stderr)
+                    _end_in_failure()
                 raise
             if not micro.left:
                 raise Error(_PASSED_OVER)
