@@ -24,6 +24,7 @@
 #include "worker/checkpoint/same_model.h"
 #include "worker/checkpoint/shard_reader.h"
 #include "worker/checkpoint/step_name.h"
+#include "worker/model/families.h"
 #include "worker/optim/schedule.h"
 
 namespace zerofleet::services {
@@ -184,9 +185,12 @@ std::vector<std::string> ResumeNotices(const v1::Config& config, const std::stri
   std::vector<std::string> notices;
   const int64_t stored = manifest.config().model().context(), context = config.model().context(),
                 step = manifest.step();
-  if (stored > context) {
+  if (stored != context) {
+    const auto family = model::FindModelFamily(config.model().family());
+    const bool table = family.ok() && (*family)->position_table();
     notices.push_back(absl::StrCat("checkpoint ", path, " has a context of ", stored, " and model.context is ", context,
-                                   ": the first ", context, " rows of its position table are used"));
+                                   table ? absl::StrCat(": the first ", context, " rows of its position table are used")
+                                         : absl::StrCat(": sequences have ", context, " tokens from here on")));
   }
   if (const absl::StatusOr<int> team = coordinator::ConfiguredTeam(config.parallel()); team.ok() && *team > 0) {
     if (manifest.team() > 0 && *team != manifest.team()) {

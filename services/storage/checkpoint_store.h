@@ -42,7 +42,7 @@ absl::StatusOr<ResumePlan> PlanResume(const std::string& resume, const v1::Confi
                                       const coordinator::CoordinatorState& state = {},
                                       const std::string& state_dir = "");
 
-// One line for each thing that changes when a run with `config` resumes from `manifest` (at `path`): a shorter context,
+// One line for each thing that changes when a run with `config` resumes from `manifest` (at `path`): another context,
 // another team, or a learning rate that jumps because the schedule differs.
 std::vector<std::string> ResumeNotices(const v1::Config& config, const std::string& path,
                                        const v1::CheckpointManifest& manifest);

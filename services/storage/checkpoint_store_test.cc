@@ -204,6 +204,18 @@ TEST_F(CheckpointStoreTest, WhatGoesOnDifferentlyIsSaid) {
               ElementsAre(HasSubstr("has a context of 7 and model.context is 4: the first 4 rows")));
 }
 
+// Rotary positions have no table, so the context may change either way.
+TEST_F(CheckpointStoreTest, AnotherContextOfAFamilyWithoutATableIsTold) {
+  v1::CheckpointManifest manifest = Manifest(10, 2);
+  config_.mutable_model()->set_family("llama");
+  for (const int64_t context : {4, 9}) {
+    config_.mutable_model()->set_context(context);
+    EXPECT_THAT(ResumeNotices(config_, "ckpt", manifest),
+                ElementsAre(absl::StrCat("checkpoint ckpt has a context of 7 and model.context is ", context,
+                                         ": sequences have ", context, " tokens from here on")));
+  }
+}
+
 TEST_F(CheckpointStoreTest, ARunKeepsItsTeamOrSaysThatItDoesNot) {
   v1::CheckpointManifest manifest = Manifest(10, 2);
   manifest.set_team(8);

@@ -131,7 +131,7 @@ class OffloadGoesFurther(fleet.FleetTest):
         config["offload"]["dir"] = str(disk)
         refused = self.train_anyhow(config)
         self.assertEqual((refused.code, len(refused.error_lines())), (3, 1), refused.err)
-        self.assertRegex(refused.error_lines()[0], rf"{disk}/zerofleet-states-rank-\d-\w+: cannot take .* in {disk}: No space left on device")
+        self.assertRegex(refused.error_lines()[0], rf"offload\.dir: {disk}/zerofleet-states-rank-\d-\w+: cannot take .* in {disk}: No space left on device")
 
 
 if __name__ == "__main__":

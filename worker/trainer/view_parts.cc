@@ -57,9 +57,11 @@ absl::StatusOr<std::unique_ptr<ViewParts>> ViewParts::Build(const Run& run, cons
   ZF_ASSIGN_OR_RETURN(parts->device_arena, memory::Arena::Create(memory, memory::Space::kDevice, run.device));
   ZF_ASSIGN_OR_RETURN(parts->host_arena, memory::Arena::Create(memory, memory::Space::kHost, run.device));
   if (parts->layout.states_in_file()) {
-    ZF_ASSIGN_OR_RETURN(parts->scratch, memory::ScratchFile::Create(run.config.offload().dir(),
-                                                                    absl::StrCat("zerofleet-states-rank-", mesh.rank()),
-                                                                    zero::StateFile::FileBytes(parts->layout)));
+    absl::StatusOr<std::unique_ptr<memory::ScratchFile>> scratch =
+        memory::ScratchFile::Create(run.config.offload().dir(), absl::StrCat("zerofleet-states-rank-", mesh.rank()),
+                                    zero::StateFile::FileBytes(parts->layout));
+    if (!scratch.ok()) return Annotate(scratch.status(), "offload.dir");
+    parts->scratch = *std::move(scratch);
   }
   parts->engine = std::make_unique<zero::ZeroEngine>(
       zero::EngineParts{parts->spec, parts->layout, run.model, run.device, *parts->stream, *parts->device_arena,
