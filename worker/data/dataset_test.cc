@@ -357,6 +357,9 @@ TEST_F(DatasetTest, AModelOfTokensRefusesTextAndTheOtherWayRound) {
   EXPECT_THAT(open("auto", "a.txt", tokens), AllOf(HasSubstr("held.bin: holds tokens"), HasSubstr("trained on text")));
   EXPECT_EQ(open("auto", "a.txt", text), "25");
   EXPECT_EQ(open("text", "a.txt", tokens), "4");  // the model takes the bytes of any file
+  const std::string wide = WriteTokens<uint32_t>("wide.bin", {1, 2, 3, 4, 5});
+  EXPECT_EQ(open("tokens_u32", "a.bin", wide), "2");
+  EXPECT_THAT(open("tokens_u32", "a.bin", tokens), HasSubstr("10 bytes are not a whole number of 4-byte tokens"));
   EXPECT_THAT(open("auto", "a.txt", Path("gone")), HasSubstr("--data: "));
 }
 

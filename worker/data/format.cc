@@ -313,7 +313,9 @@ absl::StatusOr<std::string> FormatForModel(const FileFacts& file, const v1::Data
     return Refused(file, absl::StrCat("is text, but the model was trained on tokens (", model,
                                       "); tokenize it as the training data was"));
   }
-  return token_name ? RowOfEnding(file.path).name : model;
+  // A .bin has tokens of either width: where the run's format was named, that says it.
+  const bool of_either_width = absl::EndsWith(file.path, ".bin") && trained.format() != kAuto;
+  return token_name && !of_either_width ? RowOfEnding(file.path).name : model;
 }
 
 }  // namespace zerofleet::data

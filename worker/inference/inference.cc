@@ -85,6 +85,10 @@ absl::StatusOr<std::unique_ptr<InferenceModel>> InferenceModel::Load(const std::
   ZF_RETURN_IF_ERROR(checkpoint::VerifyTokenizerFiles(step_dir, model->manifest_));
   model->data_ = model->manifest_.config().data();
   model->data_.set_tokenizer(checkpoint::TokenizerOf(step_dir, model->manifest_));
+  if (const auto& files = model->manifest_.data().train().files(); !files.empty()) {
+    model->data_.clear_train();  // a directory's name does not say what its files hold; theirs do
+    for (const v1::DataFile& file : files) model->data_.add_train(file.path());
+  }
   ZF_RETURN_IF_ERROR(model->Reserve());
   ZF_RETURN_IF_ERROR(model->ReadWeights(step_dir));
   return model;

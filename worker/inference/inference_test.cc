@@ -5,6 +5,8 @@
 #include <cmath>
 
 #include "gtest/gtest.h"
+#include "worker/data/fingerprint.h"
+#include "worker/data/format.h"
 #include "worker/inference/inference_testing.h"
 
 namespace zerofleet::inference {
@@ -70,6 +72,19 @@ TEST_F(NextTokenTest, WhatBeginsAlikeIsKeptAndWhatDiffersIsNot) {
     const auto got = kept->NextLogits(tokens).value(), want = fresh->NextLogits(tokens).value();
     for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-4) << tokens.size();
   }
+}
+
+// What a run has read is known by its files' names, not by that of their directory.
+TEST_F(RandomModelTest, ADirectoryOfTokensIsNoText) {
+  const auto model = LoadModel(SaveModel(53,
+                                         [](v1::CheckpointManifest& manifest) {
+                                           manifest.mutable_config()->mutable_data()->add_train("shards");
+                                           data::FileLister files;
+                                           files.Add("shards/a.u32", 40, std::string(32, 'f'));
+                                           *manifest.mutable_data()->mutable_train() = files.Done();
+                                         }),
+                               {});
+  EXPECT_EQ(data::TrainedFormat(model->data()), "tokens_u32");
 }
 
 TEST_F(NextTokenTest, TokensBeyondTheVocabularyAreRefused) {

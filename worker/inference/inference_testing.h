@@ -2,6 +2,7 @@
 #ifndef ZEROFLEET_WORKER_INFERENCE_INFERENCE_TESTING_H_
 #define ZEROFLEET_WORKER_INFERENCE_INFERENCE_TESTING_H_
 
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -14,8 +15,8 @@ namespace zerofleet::inference {
 
 class RandomModelTest : public checkpoint::CheckpointTest {
  protected:
-  // Saves a model with a context of 7; returns the checkpoint's directory.
-  std::string SaveModel(int64_t vocab) const {
+  // Saves a model with a context of 7; returns the checkpoint's directory. `edit` changes the manifest.
+  std::string SaveModel(int64_t vocab, const std::function<void(v1::CheckpointManifest&)>& edit = nullptr) const {
     v1::CheckpointManifest manifest = Manifest(3, 1);
     manifest.mutable_config()->mutable_model()->set_vocab(vocab);
     const model::ModelSpec spec = model::ModelSpec::Create(manifest.config().model()).value();
@@ -32,7 +33,9 @@ class RandomModelTest : public checkpoint::CheckpointTest {
                                              optimizer, {states.begin(), states.end()});
     EXPECT_TRUE(file.ok()) << file.status();
     if (file.ok()) *manifest.add_files() = *file;
-    EXPECT_TRUE(checkpoint::CommitCheckpoint(step_dir, manifest).ok());
+    if (edit) edit(manifest);
+    const absl::Status committed = checkpoint::CommitCheckpoint(step_dir, manifest);
+    EXPECT_TRUE(committed.ok()) << committed;
     return step_dir;
   }
 
