@@ -27,8 +27,19 @@ constexpr size_t kLongestLine = size_t{64} << 20, kLongestUncut = size_t{256} <<
 constexpr char kTextKey[] = "text", kPromptKey[] = "prompt", kCompletionKey[] = "completion";
 constexpr char kMessagesKey[] = "messages", kRoleKey[] = "role", kAssistant[] = "assistant";
 // The date that templates take for today, so that a file has the same tokens on every day: 26 July 2024, which Llama
-// 3's templates print where they are given no date.
-constexpr std::time_t kDayOfChats = 1721952000;
+// 3's templates print where they are given no date. Templates print local time, so this is noon here.
+std::time_t DayOfChats() {
+  static const std::time_t noon = [] {
+    std::tm day = {};
+    day.tm_year = 2024 - 1900;
+    day.tm_mon = 6;
+    day.tm_mday = 26;
+    day.tm_hour = 12;
+    day.tm_isdst = -1;
+    return std::mktime(&day);
+  }();
+  return noon;
+}
 
 bool HasRole(const nlohmann::ordered_json& message) {
   return message.is_object() && message.contains(kRoleKey) && message[kRoleKey].is_string();
@@ -47,17 +58,17 @@ struct ChatText {
 // with the answer's own end.
 absl::StatusOr<ChatText> RenderChat(const text::ChatTemplate& chat, const nlohmann::ordered_json& messages) {
   ChatText result;
-  ZF_ASSIGN_OR_RETURN(result.text, chat.Render(messages, /*answer=*/false, kDayOfChats));
+  ZF_ASSIGN_OR_RETURN(result.text, chat.Render(messages, /*answer=*/false, DayOfChats()));
   nlohmann::ordered_json before = nlohmann::ordered_json::array();
   for (const nlohmann::ordered_json& message : messages) {
     const bool is_answer = message[kRoleKey] == kAssistant;
     std::string prompt;
     if (is_answer) {
-      ZF_ASSIGN_OR_RETURN(prompt, chat.Render(before, /*answer=*/true, kDayOfChats));
+      ZF_ASSIGN_OR_RETURN(prompt, chat.Render(before, /*answer=*/true, DayOfChats()));
     }
     before.push_back(message);
     if (!is_answer) continue;
-    ZF_ASSIGN_OR_RETURN(const std::string whole, chat.Render(before, /*answer=*/false, kDayOfChats));
+    ZF_ASSIGN_OR_RETURN(const std::string whole, chat.Render(before, /*answer=*/false, DayOfChats()));
     const size_t end_before = result.answers.empty() ? 0 : result.answers.back().end;
     const bool apart = result.text.starts_with(whole) && whole.starts_with(prompt) && prompt.size() >= end_before;
     if (!apart) {
@@ -207,7 +218,7 @@ class Encoder {
       return absl::DataLossError("\"messages\" must be a list of objects that have a \"role\" each");
     }
     if (!options_.answers) {
-      ZF_ASSIGN_OR_RETURN(const std::string text, options_.chat->Render(messages, /*answer=*/false, kDayOfChats));
+      ZF_ASSIGN_OR_RETURN(const std::string text, options_.chat->Render(messages, /*answer=*/false, DayOfChats()));
       ZF_RETURN_IF_ERROR(Append(text, block));
       EndChat(block);
       return absl::OkStatus();

@@ -413,7 +413,13 @@ class Runner {
     const Test test = FindTest(node.text);
     if (test == nullptr)
       return absl::InvalidArgumentError(absl::StrCat("the test \"", node.text, "\" is not supported"));
-    ZF_ASSIGN_OR_RETURN(const Value of, Evaluate(*node.children[0]));
+    const Node& tested = *node.children[0];
+    const bool of_definition = node.text == "defined" || node.text == "undefined";
+    if (of_definition && tested.kind == NodeKind::kName && Look(tested.text) == nullptr &&
+        FindFunction(tested.text) != nullptr) {
+      return Value::Of(node.text == "defined");
+    }
+    ZF_ASSIGN_OR_RETURN(const Value of, Evaluate(tested));
     ZF_ASSIGN_OR_RETURN(const Arguments arguments, EvaluateArguments(node));
     ZF_ASSIGN_OR_RETURN(const bool passes, test(of, arguments));
     return Value::Of(passes);

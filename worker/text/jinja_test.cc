@@ -95,6 +95,10 @@ TEST(JinjaTest, FiltersAndMethods) {
       "1A-B[['a', 2], ['b', 1]]True");
 }
 
+TEST(JinjaTest, FunctionsAreDefined) {
+  ExpectText("{{ strftime_now is defined }} {{ range is undefined }} {{ nothing is defined }}", "True False False");
+}
+
 TEST(JinjaTest, FaultsNameTheirLine) {
   ExpectRefused("a\n{{ raise_exception('no ' ~ x[0]) }}", "line 2: the template says: no 1");
   ExpectRefused("\n\n{% include 'x' %}", "line 3: {% include %} is not supported");
