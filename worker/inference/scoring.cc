@@ -119,7 +119,9 @@ absl::Status AddFile(InferenceModel& model, const text::Tokenizer& tokenizer, co
       // A line may hold the token that ends a text, as a chat does after each message; only a text file is divided
       // there.
       if (!behind && (format.json_lines() || document.back() != end)) continue;
-      ZF_RETURN_IF_ERROR(AddDocument(model, end, document, loss));
+      // Before the first of a text file's separators, and behind its last, there is no document.
+      const bool nothing = !format.json_lines() && document.size() == 1 && document.back() == end;
+      if (!nothing) ZF_RETURN_IF_ERROR(AddDocument(model, end, document, loss));
       document.clear();
     }
     return absl::OkStatus();

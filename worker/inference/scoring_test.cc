@@ -22,6 +22,14 @@ class ScoringTest : public RandomModelTest {
     return model_->ContinuationLoss(ids(before), ids(behind)).value();
   }
 
+  // The tokens a, b and c, and </s>, which ends a text.
+  static std::unique_ptr<text::Tokenizer> WithAnEnd() {
+    return text::BpeTokenizer::Parse(R"({"added_tokens": [{"id": 3, "content": "</s>", "single_word": false,
+        "lstrip": false, "rstrip": false, "normalized": false, "special": true}],
+        "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2}, "merges": []}})")
+        .value();
+  }
+
   std::unique_ptr<InferenceModel> model_;
   std::unique_ptr<text::Tokenizer> bytes_ = text::Tokenizer::Load(text::kBytes).value();
 };
@@ -106,24 +114,30 @@ TEST_F(ScoringTest, ADirectoryIsTheDocumentsOfItsFiles) {
 // A template that ends each message with the token that ends a text does not divide the chat, and nothing is predicted
 // after its last message.
 TEST_F(ScoringTest, AChatIsADocument) {
-  const auto tokenizer =
-      text::BpeTokenizer::Parse(R"({"added_tokens": [{"id": 3, "content": "</s>", "single_word": false,
-        "lstrip": false, "rstrip": false, "normalized": false, "special": true}],
-        "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2}, "merges": []}})");
-  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  const auto tokenizer = WithAnEnd();
   const auto chat = text::ChatTemplate::Parse("{% for m in messages %}{{ m.content }}</s>{% endfor %}", "");
   ASSERT_TRUE(chat.ok()) << chat.status();
   const std::string line =
       R"({"messages": [{"role": "user", "content": "ab"}, {"role": "assistant", "content": "c"}]})";
   Overwrite(Path("chats.jsonl"), line + "\n" + R"({"text": "ba"})" + "\n");
-  const auto loss = LossOfDocuments(*model_, **tokenizer, &*chat, Path("chats.jsonl"), 1);
+  const auto loss = LossOfDocuments(*model_, *tokenizer, &*chat, Path("chats.jsonl"), 1);
   ASSERT_TRUE(loss.ok()) << loss.status();
   EXPECT_EQ(loss->documents, 2);
   const std::vector<int32_t> first = {0, 1, 3, 2, 3}, second = {1, 0, 3}, before = {3};
   EXPECT_EQ(loss->tokens, 8);
   EXPECT_NEAR(loss->nats,
               model_->ContinuationLoss(before, first).value() + model_->ContinuationLoss(before, second).value(), 1e-6);
-  EXPECT_FALSE(LossOfDocuments(*model_, **tokenizer, nullptr, Path("chats.jsonl"), 1).ok());
+  EXPECT_FALSE(LossOfDocuments(*model_, *tokenizer, nullptr, Path("chats.jsonl"), 1).ok());
+}
+
+// As GPT-2's texts have it, a token that ends a text may also stand before the first and behind the last.
+TEST_F(ScoringTest, BetweenSeparatorsAloneThereIsNoDocument) {
+  const auto tokenizer = WithAnEnd();
+  Overwrite(Path("a.txt"), "</s>ab</s>ba</s>");
+  const auto loss = LossOfDocuments(*model_, *tokenizer, nullptr, Path("a.txt"), 1);
+  ASSERT_TRUE(loss.ok()) << loss.status();
+  EXPECT_EQ(loss->documents, 2);
+  EXPECT_EQ(loss->tokens, 6);
 }
 
 }  // namespace
