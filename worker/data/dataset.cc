@@ -23,10 +23,6 @@
 namespace zerofleet::data {
 namespace {
 
-// Descriptors are scarce (often 1024 per process): a large directory's files beyond this number are opened for each
-// read.
-constexpr size_t kMostKeptOpen = 256;
-
 absl::Status TooShort(const std::string& path, int64_t tokens, int64_t context) {
   return absl::DataLossError(absl::StrCat(path, ": ", tokens, " tokens; at least ", context + 1,
                                           " (model.context + 1) are needed for one sample"));
@@ -112,7 +108,7 @@ absl::Status Dataset::AddDirectory(const DataPath& path, const Opening& opening)
 
 absl::StatusOr<int64_t> Dataset::AddFile(const DataPath& path, const Opening& opening, bool in_directory) {
   ZF_ASSIGN_OR_RETURN(std::unique_ptr<TokenFile> file,
-                      TokenFile::Open(path.path, /*keep_open=*/sources_.size() < kMostKeptOpen));
+                      TokenFile::Open(path.path, /*keep_open=*/std::ssize(sources_) < kMostKeptOpen));
   if (in_directory && IsMegatronIndex(file->head())) return 0;
   const std::string index_head = IndexHead(path.path);
   ZF_ASSIGN_OR_RETURN(TokenFormat format, RecogniseFormat(FactsOf(*file, index_head), opening.format));

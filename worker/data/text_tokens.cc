@@ -38,11 +38,11 @@ struct Trailer {
   char key[kKeyDigits];
 };
 static_assert(sizeof(Trailer) == 88);
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersion = 3;
 
 // The tokens in `path`, if the file is there and whole.
-std::optional<TextTokens> Find(const std::string& path, const std::string& key, bool marks) {
-  absl::StatusOr<std::unique_ptr<TokenFile>> file = TokenFile::Open(path, /*keep_open=*/true);
+std::optional<TextTokens> Find(const std::string& path, const std::string& key, bool marks, bool keep_open) {
+  absl::StatusOr<std::unique_ptr<TokenFile>> file = TokenFile::Open(path, keep_open);
   if (!file.ok() || (*file)->bytes() < static_cast<int64_t>(sizeof(Trailer))) return std::nullopt;
   const int64_t data_bytes = (*file)->bytes() - static_cast<int64_t>(sizeof(Trailer));
   constexpr auto kMost = static_cast<uint64_t>(INT64_MAX);
@@ -124,10 +124,11 @@ class MakersLock {
       if (cancelled && cancelled()) return absl::CancelledError("stopped while another process tokenized text");
       absl::SleepFor(kPause);
     }
+    lock->held_ = true;
     return lock;
   }
   ~MakersLock() {
-    RemoveOne(path_).IgnoreError();
+    if (held_) RemoveOne(path_).IgnoreError();  // otherwise it is another process's
     close(descriptor_);
   }
   MakersLock(const MakersLock&) = delete;
@@ -137,6 +138,7 @@ class MakersLock {
   MakersLock(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
   const std::string path_;
   const int descriptor_;
+  bool held_ = false;
 };
 
 }  // namespace
@@ -229,20 +231,23 @@ absl::StatusOr<TextTokens> TextTokenizer::Open(const TokenFile& text, const Toke
       answers_ ? " answers" : "", marks ? " marks" : "", chat));
   if (options_.directory.empty()) return MakeInMemory(text, format, marks, key);
   const std::string path = JoinPath(options_.directory, absl::StrCat(key, ".tokens"));
-  if (std::optional<TextTokens> found = Find(path, key, marks)) return *std::move(found);
+  const bool keep_open = opened_++ < kMostKeptOpen;
+  if (std::optional<TextTokens> found = Find(path, key, marks, keep_open)) return *std::move(found);
   ZF_RETURN_IF_ERROR(Load());
   ZF_RETURN_IF_ERROR(CreateDirectories(options_.directory));
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<MakersLock> lock,
                       MakersLock::Take(absl::StrCat(path, ".lock"), options_.cancelled));
-  if (std::optional<TextTokens> found = Find(path, key, marks)) return *std::move(found);
+  if (std::optional<TextTokens> found = Find(path, key, marks, keep_open)) return *std::move(found);
   ZF_RETURN_IF_ERROR(Make(text, format, marks, key, path));
-  if (std::optional<TextTokens> found = Find(path, key, marks)) return *std::move(found);
+  if (std::optional<TextTokens> found = Find(path, key, marks, keep_open)) return *std::move(found);
   return absl::DataLossError(absl::StrCat(path, ": the tokens that were written a moment ago are not there whole"));
 }
 
 absl::Status TextTokenizer::Make(const TokenFile& text, const TokenFormat& format, bool marks, const std::string& key,
                                  const std::string& path) {
-  const std::string temporary = absl::StrCat(path, ".", getpid(), ".part");
+  char host[256] = {};  // in containers all makers may be process 1
+  gethostname(host, sizeof host - 1);
+  const std::string temporary = absl::StrCat(path, ".", host, ".", getpid(), ".part");
   RemoveOne(temporary).IgnoreError();
   absl::Cleanup remove = [&] { RemoveOne(temporary).IgnoreError(); };
   const auto cannot = [&](const absl::Status& status) {
@@ -277,7 +282,7 @@ absl::StatusOr<TextTokens> TextTokenizer::MakeInMemory(const TokenFile& text, co
   };
   ZF_RETURN_IF_ERROR(
       WriteTokens(text, format, *tokenizer_, chat_ ? &*chat_ : nullptr, options_, answers_, marks, key, write));
-  if (std::optional<TextTokens> found = Find(absl::StrCat("/proc/self/fd/", descriptor), key, marks))
+  if (std::optional<TextTokens> found = Find(absl::StrCat("/proc/self/fd/", descriptor), key, marks, true))
     return *std::move(found);
   return absl::InternalError(absl::StrCat(text.path(), ": its tokens cannot be read back from memory"));
 }

@@ -89,6 +89,7 @@ class TextTokenizer {
   std::unique_ptr<text::Tokenizer> tokenizer_;
   std::optional<text::ChatTemplate> chat_;
   std::string end_setting_;  // text::EndTokenSetting; set when text is first opened
+  int64_t opened_ = 0;
 };
 
 }  // namespace zerofleet::data

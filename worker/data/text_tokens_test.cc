@@ -1,11 +1,15 @@
 // Tokens of text: made once, found again, by the right tokenizer.
 #include "worker/data/text_tokens.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
 
 #include <atomic>
+#include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -222,6 +226,47 @@ TEST_F(TextTokensTest, ProcessesThatShareADirectoryMakeThemOnce) {
   for (int i = 0; i < 4; ++i) openers.emplace_back([&] { EXPECT_EQ(Open(path)->format.tokens, 100'001); });
   for (std::thread& opener : openers) opener.join();
   EXPECT_EQ(began, 1);  // only one opener made the tokens, in one round
+}
+
+// Who is stopped while another process makes the tokens leaves that process's lock where it is.
+TEST_F(TextTokensTest, WhoOnlyWaitsRemovesNoLock) {
+  const std::string path = Write("a.txt", "abc");
+  ASSERT_TRUE(Open(path).ok());
+  ASSERT_THAT(Kept(), SizeIs(1));
+  const std::string kept = JoinPath(options_.directory, Kept().front()), lock = kept + ".lock";
+  ASSERT_EQ(unlink(kept.c_str()), 0);
+  const int maker = open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  ASSERT_EQ(flock(maker, LOCK_EX), 0);
+  options_.cancelled = [] { return true; };
+  EXPECT_EQ(Open(path).status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(access(lock.c_str(), F_OK), 0);
+  close(maker);
+}
+
+TEST_F(TextTokensTest, TokensOfManyTextsTakeFewDescriptors) {
+  const auto open_now = [] { return ListDirectory("/proc/self/fd")->size(); };
+  TextTokenizer tokenizer(config_, options_);
+  const size_t before = open_now();
+  std::vector<TextTokens> all;
+  for (int i = 0; i < kMostKeptOpen + 20; ++i) {
+    const auto file = TokenFile::Open(Write("a.txt", std::string(1 + i, 'a')), true).value();
+    all.push_back(
+        tokenizer.Open(*file, RecogniseFormat({file->path(), file->bytes(), file->head(), ""}, "auto").value())
+            .value());
+  }
+  EXPECT_LE(open_now(), before + kMostKeptOpen);
+  uint16_t first = 9;
+  EXPECT_TRUE(all.back().file->Read(0, std::as_writable_bytes(std::span(&first, 1))).ok());
+  EXPECT_EQ(first, 0);
+}
+
+TEST_F(TextTokensTest, TheDayOfChatsIsTheSameWestOfGreenwich) {
+  setenv("TZ", "EST5EDT,M3.2.0,M11.1.0", 1);
+  tzset();
+  Write("chat_template.jinja", "{{ 'a' if strftime_now('%d %B %Y') == '26 July 2024' else 'b' }}");
+  EXPECT_THAT(Ids(Write("a.jsonl", kChat)), ElementsAre(0, 4));
+  unsetenv("TZ");
+  tzset();
 }
 
 TEST_F(TextTokensTest, WithoutADirectoryTheyAreInMemory) {

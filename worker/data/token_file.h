@@ -25,6 +25,10 @@ namespace zerofleet::data {
 // that begin with a dot. NotFound; DataLoss for an entry that cannot be examined, such as a dangling link.
 absl::StatusOr<std::vector<std::string>> DataFilesIn(const std::string& directory);
 
+// Descriptors are scarce (often 1024 per process): of a large directory's files, those beyond this number are opened
+// for each read.
+inline constexpr int64_t kMostKeptOpen = 256;
+
 class TokenFile {
  public:
   // With `keep_open` the descriptor is kept; without it every read opens the file again and checks that it is the same
