@@ -51,10 +51,12 @@ bool ExplainedByAPeer(absl::StatusCode code) {
          code == absl::StatusCode::kDeadlineExceeded;
 }
 
-// Whether it has come to a recovery and was in no view yet. What it cannot use is in use by the others, so its node is
-// at fault.
+// Whether it has come to a recovery and has left no view yet. What it cannot use is in use by the others, so its node
+// is at fault.
 bool IsNewcomer(const Fleet& fleet, const Member& member) {
-  return fleet.phase == Phase::kRecovering && member.state == MemberState::kJoined && member.leaves_by == 0;
+  const bool joins = fleet.phase == Phase::kRecovering && member.state == MemberState::kJoined;
+  const bool enters = fleet.phase == Phase::kLoading && fleet.recovering.current.has_value();
+  return (joins || enters) && member.leaves_by == 0;
 }
 
 void LoseSilentSpare(Fleet& fleet, double now) {
