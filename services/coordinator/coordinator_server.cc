@@ -21,12 +21,14 @@
 namespace zerofleet::services {
 namespace {
 
-// How long the last messages may take to leave (kDrain), a watcher to come, and calls to end after that. The last is
-// also the time of a client between two calls, who does not see that its connection is to be closed: a launcher,
-// usually.
+// How long the last messages may take to leave (kDrain), a watcher to come, and calls to end after that. A client
+// between two calls, who does not see that its connection is to be closed, also takes that time: a launcher on this
+// machine does.
 constexpr absl::Duration kDrain = absl::Seconds(5);
 constexpr absl::Duration kWatcherPatience = absl::Seconds(20);
-constexpr double kShutdownSeconds = 0.1;
+constexpr double kShutdownSeconds = 1, kLocalShutdownSeconds = 0.1;
+// More than the second between two questions of `status --watch`.
+constexpr absl::Duration kBetweenQuestions = absl::Milliseconds(1500);
 // A worker's session, its previous one, which may not be known to be gone yet, and operators' calls.
 constexpr size_t kConnectionsPerWorker = 4;
 // The page of a larger fleet does not show which rank owns what: that alone would be megabytes.
@@ -205,6 +207,7 @@ int CoordinatorServer::port() const { return server_->port(); }
 
 absl::Status CoordinatorServer::Wait() {
   absl::Status status = loop_->WaitForEnd();
+  const absl::Time ended = absl::Now();
   if (abandoned_) {
     server_->Shutdown(0);
     return status;
@@ -214,8 +217,17 @@ absl::Status CoordinatorServer::Wait() {
   absl::Time deadline = absl::Now() + kDrain;
   loop_->WaitUntilNoSessions(kDrain);
   loop_->events().WaitUntilUnfollowed(std::max(absl::ZeroDuration(), deadline - absl::Now()));
-  if (!supervised_ || !status.ok()) server_->Shutdown(kShutdownSeconds);
+  if (supervised_ && status.ok()) return status;
+  AwaitTheLastQuestion(ended);
+  server_->Shutdown(watched_ ? kLocalShutdownSeconds : kShutdownSeconds);
   return status;
+}
+
+void CoordinatorServer::AwaitTheLastQuestion(absl::Time ended) {
+  if (service_->last_asked() < ended - kBetweenQuestions) return;
+  while (service_->last_asked() < ended && absl::Now() < ended + kBetweenQuestions) {
+    absl::SleepFor(absl::Milliseconds(20));
+  }
 }
 
 absl::Status CoordinatorServer::Follow(const std::function<void(const v1::Event&)>& on_event) {

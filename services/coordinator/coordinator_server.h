@@ -95,6 +95,9 @@ class CoordinatorServer {
  private:
   explicit CoordinatorServer(const CoordinatorOptions& options);
 
+  // Lets whoever asked for the status shortly before the run's end ask once more.
+  void AwaitTheLastQuestion(absl::Time ended);
+
   // Runs on a thread of its own. Creates the checkpoint directory `dir` and the state directory again if they are
   // removed during the run, and ends the run if one is replaced, or if another coordinator has taken over the
   // checkpoint directory.

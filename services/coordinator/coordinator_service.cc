@@ -204,6 +204,7 @@ grpc::ServerUnaryReactor* CoordinatorService::GetStatus(grpc::CallbackServerCont
                                                         const v1::GetStatusRequest* request,
                                                         v1::GetStatusResponse* response) {
   *response = loop_.GetStatus(*request);
+  asked_unix_nanos_ = absl::ToUnixNanos(absl::Now());
   return Answer(context, absl::OkStatus());
 }
 

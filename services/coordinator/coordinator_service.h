@@ -4,8 +4,11 @@
 #ifndef ZEROFLEET_SERVICES_COORDINATOR_COORDINATOR_SERVICE_H_
 #define ZEROFLEET_SERVICES_COORDINATOR_COORDINATOR_SERVICE_H_
 
+#include <atomic>
+#include <cstdint>
 #include <utility>
 
+#include "absl/time/time.h"
 #include "services/common/refusals.h"
 #include "services/coordinator/coordinator_loop.h"
 #include "services/security/access.h"
@@ -28,6 +31,9 @@ class CoordinatorService : public v1::Coordinator::CallbackService {
   grpc::ServerUnaryReactor* Stop(grpc::CallbackServerContext* context, const v1::StopRequest* request,
                                  v1::StopResponse* response) override;
 
+  // When the status was last asked for; 1970 if it never was. From any thread.
+  absl::Time last_asked() const { return absl::FromUnixNanos(asked_unix_nanos_); }
+
  private:
   // Whether the caller may do this; reports a refusal to `refusals_`.
   absl::Status Admit(Role role, const grpc::CallbackServerContext& context);
@@ -35,6 +41,7 @@ class CoordinatorService : public v1::Coordinator::CallbackService {
   CoordinatorLoop& loop_;
   const AccessControl access_;
   Refusals& refusals_;
+  std::atomic<int64_t> asked_unix_nanos_ = 0;
 };
 
 }  // namespace zerofleet::services
