@@ -186,6 +186,7 @@ absl::Status LocalFleet::StartAgain(size_t child, double now) {
     return started.status();
   }
   starts_.erase(child);
+  given_up_.erase(child);
   children_[child] = *std::move(started);
   titles_[child] = absl::StrCat("worker ", number, " (pid ", children_[child]->pid(), ")");
   return absl::OkStatus();
@@ -229,14 +230,20 @@ absl::Status LocalFleet::EarlyEnd(const absl::Status& status) {
 std::vector<std::string> LocalFleet::ReplaceUnknownWorkers(double now) {
   std::vector<std::string> lines;
   for (size_t i = 1; i < children_.size(); ++i) {
+    if (!children_[i]->HasEnded() || starts_.contains(i) || given_up_.contains(i)) continue;
     const int64_t pid = children_[i]->pid();
-    const int code = children_[i]->exit_code();
-    const bool may_be_replaced = children_[i]->signal() != 0 || code == kFleetLostExitCode;
-    if (!children_[i]->HasEnded() || !may_be_replaced || starts_.contains(i) || given_up_.contains(i) ||
-        now - ended_.emplace(pid, now).first->second < kNoticeSeconds) {
+    const int code = children_[i]->exit_code(), signal = children_[i]->signal();
+    const bool well = signal == 0 && (code == 0 || code == 130 || code == 143);
+    if (well || now - ended_.emplace(pid, now).first->second < kNoticeSeconds) continue;
+    const std::string title = titles_[i];
+    // As a rank it would have been lost by now, or have ended the run: it was a spare, or found no place.
+    if (signal == 0 && code != kFleetLostExitCode) {
+      given_up_.insert(i);
+      const std::string line = children_[i]->ErrorLine();
+      lines.push_back(absl::StrCat(title, " ended with exit code ", code, line.empty() ? "" : ": ", line,
+                                   "; no other is started, and the run goes on without it"));
       continue;
     }
-    const std::string title = titles_[i];
     const int64_t most = options_.config.restart().max_per_rank();
     if (most == 0) continue;
     if (unknown_replaced_ >= most) {

@@ -64,7 +64,8 @@ class LocalFleet {
 
   // Replaces workers that ended before the coordinator knew them, and which it therefore cannot report as lost; it does
   // so a moment after their end, and restart.max_per_rank times in all. From then on such workers are given up, and the
-  // coordinator decides whether the run goes on without them. Returns lines for people that say which.
+  // coordinator decides whether the run goes on without them; so is at once one that ended with an error, which as a
+  // rank would have been lost: a spare. Returns lines for people that say which.
   std::vector<std::string> ReplaceUnknownWorkers(double now);
 
   bool CoordinatorRuns() const;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -59,11 +60,10 @@ double RateOf(const std::vector<bench::GemmRate>& rates, device::DType dtype, co
 
 int64_t UsableMemoryBytes() {
   const int64_t machine = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
-  constexpr int64_t kMostText = 64;
-  const absl::StatusOr<std::string> group = ReadSmallFile("/sys/fs/cgroup/memory.max", kMostText);
+  // The kernel's files say that they have no bytes, so ReadSmallFile reads none of them.
+  std::ifstream group("/sys/fs/cgroup/memory.max");
   int64_t limit = 0;
-  if (group.ok() && absl::SimpleAtoi(*group, &limit) && limit > 0) return std::min(machine, limit);
-  return machine;
+  return group >> limit && limit > 0 ? std::min(machine, limit) : machine;  // "max" is no number
 }
 
 Cluster ThisMachine(const v1::Config& config) {
