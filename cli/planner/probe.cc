@@ -75,7 +75,12 @@ v1::Config ConfigOf(const v1::Config& config, const ProbePoint& point, const std
 
 }  // namespace
 
+std::vector<ProbePoint> WholeStep(const v1::Config& config) {
+  return {{config.model().layers(), MicroBatchesOf(config), /*weight=*/1}};
+}
+
 std::vector<ProbePoint> ProbePoints(const v1::Config& config) {
+  if (config.model().freeze_size() > 0) return WholeStep(config);  // patterns name layers, which then differ
   std::vector<ProbePoint> points;
   for (const auto& [layers, layers_weight] : LayerWeights(config)) {
     for (const auto& [micro_batches, micro_batches_weight] : MicroBatchWeights(config)) {
@@ -83,10 +88,6 @@ std::vector<ProbePoint> ProbePoints(const v1::Config& config) {
     }
   }
   return points;
-}
-
-std::vector<ProbePoint> WholeStep(const v1::Config& config) {
-  return {{config.model().layers(), MicroBatchesOf(config), /*weight=*/1}};
 }
 
 double ProbeCost(const ProbeTask& task, double step_seconds) {

@@ -30,7 +30,7 @@ struct Probe {
 };
 
 // Up to four points: one layer and about half of the layers, each with two and with four micro-batches; a model or a
-// step that is no larger than that is timed as it is.
+// step that is no larger than that is timed as it is, and so is one of which model.freeze names tensors.
 std::vector<ProbePoint> ProbePoints(const v1::Config& config);
 
 // The step itself, as one point.

@@ -55,6 +55,14 @@ TEST(Probe, WhatIsSmallIsTimedAsItIs) {
   EXPECT_EQ(points[0].weight, 1);
 }
 
+TEST(Probe, AModelOfWhichPatternsNameLayersIsTimedAsItIs) {
+  v1::Config config = Of(12, 2);
+  config.mutable_model()->add_freeze("model.layers.1.*");
+  const std::vector<ProbePoint> points = ProbePoints(config);
+  ASSERT_EQ(points.size(), 1u);
+  EXPECT_EQ(points[0].layers, 12);
+}
+
 TEST(Probe, CostsThePartOfItsStepsThatItRuns) {
   // Three rounds, each a start and 7 steps; short steps are repeated for a second.
   EXPECT_DOUBLE_EQ(ProbeCost({Of(4, 2), {{.layers = 2, .micro_batches = 2}}}, 20), 3 * (0.5 + 7 * 10));
