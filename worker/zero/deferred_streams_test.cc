@@ -135,6 +135,22 @@ TEST_F(DeferredStreams, OffloadOverNccl) {
   }
 }
 
+// Adapters are used between blocks, and their units come behind all others.
+TEST_F(DeferredStreams, AdaptersWithOffloadOverNccl) {
+  FleetSetup setup = Fleet(true);
+  setup.model.mutable_lora()->set_rank(2);
+  setup.model.mutable_lora()->set_alpha(4);
+  setup.placement = kStatesOnHost;
+  setup.stage = 3;
+  setup.steps = 4;
+  UnderEverySeed(
+      [&] {
+        const FleetResult result = TrainFleet(setup);
+        return std::tuple(result.losses, result.grad_norms, result.states);
+      },
+      "adapters");
+}
+
 // The inputs of two of four blocks go to the host and come back on a stream of their own.
 TEST_F(DeferredStreams, InputsOnTheHost) {
   FleetSetup setup = Fleet(true);

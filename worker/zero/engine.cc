@@ -374,7 +374,10 @@ absl::Status ZeroEngine::FinishUnits(int end) {
 
 // A use also gathers the next unit, which may be any unit in a script's order.
 absl::StatusOr<device::Tensor> ZeroEngine::Acquire(int unit) {
-  const int end = parts_.layout.scripted() ? parts_.layout.units() : std::min(unit + 2, parts_.layout.units());
+  // A use also gathers the unit of the next one: the unit behind it, unless a script says otherwise, or adapters, whose
+  // units come behind all others, are used between blocks.
+  const bool in_order = !parts_.layout.scripted() && parts_.layout.passed_units() == parts_.layout.units();
+  const int end = in_order ? std::min(unit + 2, parts_.layout.units()) : parts_.layout.units();
   if (finished_units_ < end) {
     PhaseMarks::Within wait(marks_, StepPhase::kOptimizer);
     ZF_RETURN_IF_ERROR(FinishUnits(end));
