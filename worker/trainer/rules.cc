@@ -377,6 +377,15 @@ const std::vector<Rule>& Offload() {
        [](const Config& c) {
          return StrCat("cpu needs offload.fraction 1, got ", Fraction(c), ": the states that stay are larger");
        }},
+      {{"offload.parameters", "device"},
+       [](const Config& c) { return c.offload().parameters() != "none" && c.device() == "cuda"; },
+       [](const Config&) -> std::string { return "cpu is not supported on device cuda; use none"; }},
+      {{"offload.optimizer", "device"},
+       [](const Config& c) { return c.offload().optimizer() == "nvme" && c.device() == "cuda"; },
+       [](const Config&) -> std::string { return "nvme is not supported on device cuda; use cpu"; }},
+      {{"offload.speculative", "device"},
+       [](const Config& c) { return c.offload().speculative() && c.device() == "cuda"; },
+       [](const Config&) -> std::string { return "true is not supported on device cuda; use false"; }},
       {{"offload.speculative", "offload.optimizer"},
        [](const Config& c) { return c.offload().speculative() && c.offload().optimizer() != "cpu"; },
        [](const Config& c) { return StrCat("true needs offload.optimizer: cpu, got ", c.offload().optimizer()); }},

@@ -21,6 +21,29 @@ TEST(Rules, NameTheKeyThatIsToBeChangedFirst) {
   EXPECT_EQ(FirstViolated(config), nullptr);
 }
 
+// The trainer refuses them once it knows the device; a plan and the advice on memory must not wait for that.
+TEST(Rules, RefuseOnCudaWhatItCannotDo) {
+  v1::Config plain = PlainConfig();
+  plain.set_device("cuda");
+  plain.mutable_parallel()->set_zero_stage(3);
+  plain.mutable_offload()->set_optimizer("cpu");
+  ASSERT_EQ(FirstViolated(plain), nullptr);
+  const auto said = [](const v1::Config& config) {
+    const Rule* const rule = FirstViolated(config);
+    return rule == nullptr ? "" : rule->keys.front() + (": " + rule->message(config));
+  };
+  v1::Config config = plain;
+  config.mutable_offload()->set_parameters("cpu");
+  EXPECT_EQ(said(config), "offload.parameters: cpu is not supported on device cuda; use none");
+  config = plain;
+  config.mutable_offload()->set_optimizer("nvme");
+  config.mutable_offload()->set_dir("/scratch");
+  EXPECT_EQ(said(config), "offload.optimizer: nvme is not supported on device cuda; use cpu");
+  config = plain;
+  config.mutable_offload()->set_speculative(true);
+  EXPECT_EQ(said(config), "offload.speculative: true is not supported on device cuda; use false");
+}
+
 TEST(Rules, HoldForAPlainConfiguration) {
   for (const Rule& rule : Rules()) {
     EXPECT_FALSE(rule.keys.empty());
