@@ -372,10 +372,9 @@ absl::Status ZeroEngine::FinishUnits(int end) {
   return absl::OkStatus();
 }
 
-// A use also gathers the next unit, which may be any unit in a script's order.
+// A use also gathers the unit of the next use. That is the unit behind it, unless a script says otherwise, or adapters,
+// whose units come behind all others, are used between blocks.
 absl::StatusOr<device::Tensor> ZeroEngine::Acquire(int unit) {
-  // A use also gathers the unit of the next one: the unit behind it, unless a script says otherwise, or adapters, whose
-  // units come behind all others, are used between blocks.
   const bool in_order = !parts_.layout.scripted() && parts_.layout.passed_units() == parts_.layout.units();
   const int end = in_order ? std::min(unit + 2, parts_.layout.units()) : parts_.layout.units();
   if (finished_units_ < end) {
