@@ -59,6 +59,9 @@ std::string AddressLimitText(int signal) {
                       " of addresses here, which may be too little (ulimit -v)");
 }
 
+// A child that was sent a signal to stop has stopped the run in an orderly way; the run's events show the outcome.
+bool IsOrderly(int exit_code) { return exit_code == 0 || exit_code == 130 || exit_code == 143; }
+
 }  // namespace
 
 int ThreadsPerWorker(int workers) {
@@ -233,8 +236,8 @@ std::vector<std::string> LocalFleet::ReplaceUnknownWorkers(double now) {
     if (!children_[i]->HasEnded() || starts_.contains(i) || given_up_.contains(i)) continue;
     const int64_t pid = children_[i]->pid();
     const int code = children_[i]->exit_code(), signal = children_[i]->signal();
-    const bool well = signal == 0 && (code == 0 || code == 130 || code == 143);
-    if (well || now - ended_.emplace(pid, now).first->second < kNoticeSeconds) continue;
+    if (signal == 0 && IsOrderly(code)) continue;
+    if (now - ended_.emplace(pid, now).first->second < kNoticeSeconds) continue;
     const std::string title = titles_[i];
     // As a rank it would have been lost by now, or have ended the run: it was a spare, or found no place.
     if (signal == 0 && code != kFleetLostExitCode) {
@@ -279,10 +282,8 @@ bool LocalFleet::HasFailure() const {
 }
 
 bool LocalFleet::HasFaultyChild() const {
-  // A child that was sent a signal to stop has stopped the run in an orderly way; the run's events show the outcome.
   return Any([](const ChildProcess& child) {
-    const int code = child.exit_code(), signal = child.signal();
-    return (signal != 0 && signal != SIGKILL) || (signal == 0 && code != 0 && code != 130 && code != 143);
+    return child.signal() != 0 ? child.signal() != SIGKILL : !IsOrderly(child.exit_code());
   });
 }
 

@@ -10,8 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/numbers.h"
-#include "base/file.h"
 #include "base/status.h"
 #include "base/units.h"
 #include "bench/collective_benches.h"
@@ -60,7 +58,7 @@ double RateOf(const std::vector<bench::GemmRate>& rates, device::DType dtype, co
 
 int64_t UsableMemoryBytes() {
   const int64_t machine = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
-  // The kernel's files say that they have no bytes, so ReadSmallFile reads none of them.
+  // Read as a stream, since the kernel's files say that they have no bytes.
   std::ifstream group("/sys/fs/cgroup/memory.max");
   int64_t limit = 0;
   return group >> limit && limit > 0 ? std::min(machine, limit) : machine;  // "max" is no number
