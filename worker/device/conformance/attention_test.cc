@@ -201,7 +201,8 @@ TEST_P(GroupedAttentionTest, GradientMatchesFiniteDifferences) {
   }
 }
 
-// Sharing keys and values gives the same as a copy of them for each head.
+// Sharing keys and values gives the same as a copy of them for each head: the same bits where both take the same
+// kernels, which is so in fp32.
 TEST_P(GroupedAttentionTest, IsAttentionWithSharedKeysAndValues) {
   const AttentionShape s{1, 20, 4, 8, 2}, whole{1, 20, 4, 8};
   const auto qkv = Random(Elements(s), 5);
@@ -212,7 +213,12 @@ TEST_P(GroupedAttentionTest, IsAttentionWithSharedKeysAndValues) {
       for (int64_t i = 0; i < 8; ++i) copied[(t * 12 + section) * 8 + i] = qkv[(t * 8 + from) * 8 + i];
     }
   }
-  EXPECT_EQ(Forward(device(), s, dtype(), qkv).out, Forward(device(), whole, dtype(), copied).out);
+  const auto shared = Forward(device(), s, dtype(), qkv).out, each = Forward(device(), whole, dtype(), copied).out;
+  if (device().kind() == "cpu" || dtype() == DType::kF32) {
+    EXPECT_EQ(shared, each);
+  } else {
+    ExpectClose(shared, {each.begin(), each.end()}, dtype());
+  }
 }
 
 ZF_CONFORMANCE(AttentionTest);

@@ -22,6 +22,8 @@ class LinearTest : public DeviceTest {
                                    .y = y.tensor()});
     return y;
   }
+  // How often a sum with a bias is rounded: a GPU's library takes no bias at odd widths, where another kernel adds it.
+  int OfBias() { return device().kind() == "cpu" ? 1 : 2; }
 };
 
 // y = x w^T + bias, in double.
@@ -49,7 +51,7 @@ const LinearShape kShapes[] = {{1, 1, 1},       {1, 133, 70},  {7, 13, 5},    {1
 TEST_P(LinearTest, ForwardMatchesDouble) {
   for (const auto& [m, n, k] : kShapes) {
     const auto x = Random(m * k, 1), w = Random(n * k, 2), bias = Random(n, 3);
-    ExpectClose(Get(Forward(m, n, k, x, w, bias)), ReferenceForward(m, n, k, x, w, bias), dtype());
+    ExpectClose(Get(Forward(m, n, k, x, w, bias)), ReferenceForward(m, n, k, x, w, bias), dtype(), OfBias());
     ExpectClose(Get(Forward(m, n, k, x, w, {})), ReferenceForward(m, n, k, x, w, {}), dtype());
   }
 }
@@ -79,7 +81,7 @@ TEST_P(LinearTest, GeluForwardKeepsWhatCameBefore) {
                                        .before = before.tensor(),
                                        .y = y.tensor()});
     auto want = ReferenceForward(m, n, k, x, w, bias);
-    ExpectClose(Get(before), want, dtype());
+    ExpectClose(Get(before), want, dtype(), OfBias());
     for (double& value : want) value = Gelu(value);
     ExpectClose(Get(y), want, dtype(), /*roundings=*/2);
     ops().GeluForward(stream(), m * n, before.tensor(), again.tensor());
