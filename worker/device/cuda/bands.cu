@@ -3,7 +3,7 @@
 // bits that it had. The product with the tokens uses the algorithm of the whole gradient's product.
 //
 // That takes two products and one pass over the band's logits per chunk of tokens. The bands of linear layers are in
-// linear.cc, those of the embedding lookup in embedding.cu. Never run on a GPU.
+// linear.cc, those of the embedding lookup in embedding.cu.
 #include <algorithm>
 
 #include "worker/device/cuda/cross_entropy.h"
@@ -51,22 +51,24 @@ __global__ void __launch_bounds__(kRowThreads)
   });
 }
 
-// The places that the logits of all columns have, and their gradients.
+// The places that the logits of all columns have, and their gradients; how many columns one product made; the place of
+// a padded weight, null where there is none.
 struct Logits {
-  int64_t rows, stride;
+  int64_t rows, stride, columns;
   Tensor logits, gradient;
+  void* weight;
 };
 
 Logits LogitsOf(const CrossEntropyBandArguments& p) {
   std::byte* const scratch = static_cast<std::byte*>(p.scratch);
   const DType dtype = p.x.dtype;
   if (!p.in_parts) {
-    const CrossEntropyPlan plan(p.m, p.part.rows, dtype);
+    const CrossEntropyPlan plan(p.m, p.c, p.part.rows, dtype);
     const Tensor logits = {scratch + plan.logits_at, dtype};
-    return {plan.rows, plan.stride, logits, logits};
+    return {plan.rows, plan.stride, plan.stride, logits, logits, scratch + plan.weight_at};
   }
   const int64_t behind = dtype == DType::kF32 ? 0 : PartGradientAt(std::min(p.rows, p.m), p.part.rows);
-  return {p.rows, LogitsStride(p.part.rows), {scratch, DType::kF32}, {scratch + behind, dtype}};
+  return {p.rows, LogitsStride(p.part.rows), p.part.rows, {scratch, DType::kF32}, {scratch + behind, dtype}, nullptr};
 }
 
 template <typename Rule, typename From, typename To>
@@ -84,32 +86,27 @@ int64_t CudaOps::BandRows(int64_t rows, DType) const { return std::min(rows, kBa
 void CudaOps::CrossEntropyBand(Stream& stream, const CrossEntropyBandArguments& p) {
   const Logits all = LogitsOf(p);
   const Tensor logits = all.logits.Offset(p.band.first), gradient = all.gradient.Offset(p.band.first);
+  // The last band reaches as far as the logits.
+  const int64_t end = p.band.first + p.band.count,
+                columns = end < p.part.rows ? p.band.count : all.columns - p.band.first;
+  const Tensor w = PaddedRows(stream, p.w, p.part.rows, p.c, p.band.first, columns, all.weight);
   for (int64_t first = 0; first < p.m; first += all.rows) {
     const int64_t rows = std::min(all.rows, p.m - first);
     const Tensor x = p.x.Offset(first * p.c);
     matmul_->Run(stream, kBandOp,
                  {.m = rows,
-                  .n = p.band.count,
+                  .n = columns,
                   .k = p.c,
                   .a = {x, p.c},
-                  .b = {p.w.Offset(p.band.first * p.c), p.c, /*transposed=*/true},
+                  .b = {w, p.c, /*transposed=*/true},
                   .d = {logits, all.stride},
-                  .whole_n = p.part.rows});
+                  .whole_n = all.columns});
     WithType(p.x.dtype, [&](auto tag) {
       using T = typename decltype(tag)::Type;
       const auto launch = p.in_parts ? LaunchGradient<OfPart, float, T> : LaunchGradient<OfWhole, T, T>;
       launch(stream, p, first, rows, all.stride, logits, gradient);
     });
-    const Matrix dw = {{p.dw, DType::kF32}, p.c};
-    matmul_->Run(stream, kBandOp,
-                 {.m = p.band.count,
-                  .n = p.c,
-                  .k = rows,
-                  .a = {gradient, all.stride, /*transposed=*/true},
-                  .b = {x, p.c},
-                  .c = dw,
-                  .d = dw,
-                  .whole_m = p.part.rows});
+    AddHeadGradient(stream, *matmul_, kBandOp, p.part.rows, p.band, rows, p.c, {gradient, all.stride}, x, p.dw);
   }
 }
 

@@ -15,6 +15,7 @@
 #include "worker/device/cuda/cuda_ops.h"
 #include "worker/device/cuda/dispatch.h"
 #include "worker/device/cuda/launch.cuh"
+#include "worker/device/cuda/map.cuh"
 #include "worker/device/cuda/reduce.cuh"
 #include "worker/device/cuda/softmax.cuh"
 #include "worker/device/cuda/vector.cuh"
@@ -25,10 +26,12 @@ namespace {
 constexpr char kOp[] = "CrossEntropy";
 constexpr int64_t kRowsUnit = 128, kAlignBytes = 256;
 constexpr int kSumThreads = 1024;
+// What cuBLASLt wants an extent to be a multiple of.
+constexpr int64_t kExtentUnit = 8;
 
-// losses[row] = -log softmax(logits)[target], 0 where the target is -1; with a gradient, logits = (softmax -
-// onehot(target)) * *gradient_scale, and kept[row], unless `kept` is null, is what bands.cu needs to compute that
-// again. With kTerms, loss and gradient include `terms` (LossTerms).
+// Padding behind the vocabulary is left alone. losses[row] = -log softmax(logits)[target], 0 where the target is -1;
+// with a gradient, logits = (softmax - onehot(target)) * *gradient_scale, and kept[row], unless `kept` is null, is what
+// bands.cu needs to compute that again. With kTerms, loss and gradient include `terms` (LossTerms).
 template <typename T, bool kGradient, bool kTerms>
 __global__ void __launch_bounds__(kRowThreads)
     CrossEntropyKernel(int vocab, int64_t stride, const int32_t* targets, const float* gradient_scale, LossTerms terms,
@@ -79,32 +82,85 @@ __global__ void __launch_bounds__(kSumThreads) SumLossesKernel(int64_t m, const 
   if (threadIdx.x == 0) *loss_sum = sum;
 }
 
+// The first `count` elements of `data`, and zeros behind them.
+template <typename T>
+struct PaddedSource {
+  const T* data;
+  int64_t count;
+  bool vector = false;
+
+  template <int kLanes>
+  void Align(int64_t first) {
+    vector = VectorAligned<kLanes>(data + first);
+  }
+  template <int kLanes>
+  __device__ void Load(int64_t i, float (&lanes)[kLanes]) const {
+    LoadLanes(data + i, vector, count - i, lanes);
+  }
+};
+
 }  // namespace
 
 // Chunks are cut evenly, so that the last is not a sliver that leaves most of the GPU idle.
-CrossEntropyPlan::CrossEntropyPlan(int64_t m, int64_t vocab, DType dtype, int64_t logits_bytes) {
+CrossEntropyPlan::CrossEntropyPlan(int64_t m, int64_t c, int64_t vocab, DType dtype, int64_t logits_bytes) {
   stride = LogitsStride(vocab);
   const int64_t row_bytes = stride * DTypeBytes(dtype);
   const int64_t fit = std::clamp<int64_t>(logits_bytes / row_bytes, 1, m);
   rows = std::min(fit, RoundUp(CeilDivide(m, CeilDivide(m, fit)), kRowsUnit));
   logits_at = RoundUp(m * static_cast<int64_t>(sizeof(double)), kAlignBytes);
-  bytes = logits_at + rows * row_bytes;
+  weight_at = RoundUp(logits_at + rows * row_bytes, kAlignBytes);
+  bytes = stride == vocab ? logits_at + rows * row_bytes : weight_at + stride * c * DTypeBytes(dtype);
+}
+
+Tensor PaddedRows(Stream& stream, Tensor w, int64_t vocab, int64_t c, int64_t first, int64_t rows, void* room) {
+  const Tensor from = w.Offset(first * c);
+  if (first + rows <= vocab) return from;
+  WithType(w.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    LaunchMap<kMapLanes<T>>(stream, kOp, 0, rows * c,
+                            PaddedSource<T>{static_cast<const T*>(from.data), (vocab - first) * c},
+                            static_cast<T*>(room));
+  });
+  return {room, w.dtype};
+}
+
+void AddHeadGradient(Stream& stream, Matmul& matmul, const char* op, int64_t vocab, const RowBand& band, int64_t m,
+                     int64_t c, const Matrix& gradient, Tensor x, float* dw) {
+  const int64_t even = vocab / kExtentUnit * kExtentUnit;
+  const auto add = [&](int64_t first, int64_t end, int64_t whole) {
+    if (first >= end) return;
+    const Matrix to = {{dw + (first - band.first) * c, DType::kF32}, c};
+    matmul.Run(stream, op,
+               {.m = end - first,
+                .n = c,
+                .k = m,
+                .a = {gradient.data.Offset(first - band.first), gradient.stride, /*transposed=*/true},
+                .b = {x, c},
+                .c = to,
+                .d = to,
+                .whole_m = whole});
+  };
+  const int64_t end = band.first + band.count;
+  add(band.first, std::min(end, even), even);
+  add(std::max(band.first, even), end, vocab - even);
 }
 
 void RunCrossEntropy(Stream& stream, Matmul& matmul, const CrossEntropyPlan& plan, const CrossEntropyArguments& p) {
   ZF_CHECK(reinterpret_cast<uintptr_t>(p.scratch) % 16 == 0);
   ZF_CHECK(p.vocab <= 1 << 30);  // columns are counted in 32 bits
   double* const losses = static_cast<double*>(p.scratch);
-  const Tensor logits = {static_cast<std::byte*>(p.scratch) + plan.logits_at, p.x.dtype};
+  std::byte* const scratch = static_cast<std::byte*>(p.scratch);
+  const Tensor logits = {scratch + plan.logits_at, p.x.dtype};
+  const Tensor w = PaddedRows(stream, p.w, p.vocab, p.c, 0, plan.stride, scratch + plan.weight_at);
   for (int64_t first = 0; first < p.m; first += plan.rows) {
     const int64_t rows = std::min(plan.rows, p.m - first);
     const Tensor x = p.x.Offset(first * p.c);
     matmul.Run(stream, kOp,
                {.m = rows,
-                .n = p.vocab,
+                .n = plan.stride,
                 .k = p.c,
                 .a = {x, p.c},
-                .b = {p.w, p.c, /*transposed=*/true},
+                .b = {w, p.c, /*transposed=*/true},
                 .d = {logits, plan.stride}});
     WithType(p.x.dtype, [&](auto tag) {
       using T = typename decltype(tag)::Type;
@@ -119,30 +175,22 @@ void RunCrossEntropy(Stream& stream, Matmul& matmul, const CrossEntropyPlan& pla
     matmul.Run(stream, kOp,
                {.m = rows,
                 .n = p.c,
-                .k = p.vocab,
+                .k = plan.stride,
                 .a = {logits, plan.stride},
-                .b = {p.w, p.c},
+                .b = {w, p.c},
                 .d = {p.dx.Offset(first * p.c), p.c}});
     if (p.dw == nullptr) continue;
-    const Matrix dw = {{p.dw, DType::kF32}, p.c};
-    matmul.Run(stream, kOp,
-               {.m = p.vocab,
-                .n = p.c,
-                .k = rows,
-                .a = {logits, plan.stride, /*transposed=*/true},
-                .b = {x, p.c},
-                .c = dw,
-                .d = dw});
+    AddHeadGradient(stream, matmul, kOp, p.vocab, {0, p.vocab}, rows, p.c, {logits, plan.stride}, x, p.dw);
   }
   Launch(stream, kOp, SumLossesKernel, dim3(1), dim3(kSumThreads), 0, p.m, losses, p.loss_sum);
 }
 
 void CudaOps::CrossEntropy(Stream& stream, const CrossEntropyArguments& p) {
-  RunCrossEntropy(stream, *matmul_, CrossEntropyPlan(p.m, p.vocab, p.x.dtype), p);
+  RunCrossEntropy(stream, *matmul_, CrossEntropyPlan(p.m, p.c, p.vocab, p.x.dtype), p);
 }
 
-int64_t CudaOps::CrossEntropyScratchBytes(int64_t m, int64_t, int64_t vocab, DType dtype) const {
-  return CrossEntropyPlan(m, vocab, dtype).bytes;
+int64_t CudaOps::CrossEntropyScratchBytes(int64_t m, int64_t c, int64_t vocab, DType dtype) const {
+  return CrossEntropyPlan(m, c, vocab, dtype).bytes;
 }
 
 }  // namespace zerofleet::device::cuda

@@ -214,7 +214,7 @@ void ExpectCrossEntropy(Stream& stream, const Head& s, DType dtype, int64_t logi
   const TestTensor dw(s.vocab, s.c, DType::kF32, 4), dw_before(s.vocab, s.c, DType::kF32, 4);
   std::vector<int32_t> targets;
   for (int64_t i = 0; i < s.m; ++i) targets.push_back(static_cast<int32_t>((i * 31 + s.vocab - 1) % s.vocab));
-  const CrossEntropyPlan plan(s.m, s.vocab, dtype, logits_bytes);
+  const CrossEntropyPlan plan(s.m, s.c, s.vocab, dtype, logits_bytes);
   TestTensor scratch(1, plan.bytes / 4, DType::kF32, 5);
   // NaN in the padding shows if it is read as logits.
   for (int64_t i = 0; i < scratch.count(); ++i) scratch.Set(i, std::nanf(""));
@@ -262,6 +262,17 @@ TEST_P(KernelsTest, CrossEntropyInOneChunkAndMany) {
   ExpectCrossEntropy(*stream_, {7, 20, 53}, GetParam(), /*logits_bytes=*/1, 1.0f);
 }
 
+// Where the vocabulary is odd only the last rows of its gradient are multiplied with an odd extent, once per chunk.
+TEST_P(KernelsTest, AnOddVocabularyIsMultipliedInEvenExtents) {
+  for (const auto& [vocab, uneven] : {std::pair<int64_t, int64_t>{53, 2}, {64, 0}, {72, 0}}) {
+    emulation::cublaslt() = {};
+    ExpectCrossEntropy(*stream_, {256, 8, vocab}, GetParam(),
+                       int64_t{128} * RoundUp(vocab, 64) * DTypeBytes(GetParam()), 1.0f);
+    EXPECT_EQ(emulation::cublaslt().products, 2 * 3 + uneven);
+    EXPECT_EQ(emulation::cublaslt().uneven, uneven) << vocab;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, KernelsTest, ::testing::ValuesIn(kTestTypes),
                          [](const auto& info) { return DTypeName(info.param); });
 
@@ -272,13 +283,14 @@ TEST(GemmPeakTest, IsMeasuredThroughTheSameDoor) {
 }
 
 TEST(CrossEntropyPlanTest, ChunksAreEvenAndWithinTheirBytes) {
-  const CrossEntropyPlan gpt2(16 * 1024, 50257, DType::kBF16);
+  const CrossEntropyPlan gpt2(16 * 1024, 768, 50257, DType::kBF16);
   EXPECT_EQ(gpt2.stride, 50304);
   EXPECT_EQ(gpt2.rows, 4096);
-  EXPECT_EQ(gpt2.bytes, 16 * 1024 * 8 + int64_t{4096} * 50304 * 2);
-  EXPECT_EQ(CrossEntropyPlan(100, 50257, DType::kBF16).rows, 100);
+  EXPECT_EQ(gpt2.bytes, 16 * 1024 * 8 + int64_t{4096} * 50304 * 2 + int64_t{50304} * 768 * 2);
+  EXPECT_EQ(CrossEntropyPlan(16 * 1024, 768, 50304, DType::kBF16).bytes, 16 * 1024 * 8 + int64_t{4096} * 50304 * 2);
+  EXPECT_EQ(CrossEntropyPlan(100, 768, 50257, DType::kBF16).rows, 100);
   for (const int64_t m : {1, 127, 5000, 6000, 100000}) {
-    const CrossEntropyPlan plan(m, 300000, DType::kF32);
+    const CrossEntropyPlan plan(m, 8, 300000, DType::kF32);
     EXPECT_LE(plan.rows * plan.stride * 4, kLogitsBytes);
     EXPECT_GE(plan.rows, 1);
   }

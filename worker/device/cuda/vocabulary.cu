@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/units.h"
+#include "worker/device/cuda/cross_entropy.h"
 #include "worker/device/cuda/cuda_ops.h"
 #include "worker/device/cuda/dispatch.h"
 #include "worker/device/cuda/matmul.h"
@@ -152,15 +153,7 @@ void CudaOps::PartCrossEntropy(Stream& stream, const PartCrossEntropyArguments& 
   matmul_->Run(stream, kOp,
                {.m = p.m, .n = p.c, .k = p.part.rows, .a = {gradient, stride}, .b = {p.w, p.c}, .d = {p.dx, p.c}});
   if (p.dw == nullptr) return;
-  const Matrix dw = {{p.dw, DType::kF32}, p.c};
-  matmul_->Run(stream, kOp,
-               {.m = p.part.rows,
-                .n = p.c,
-                .k = p.m,
-                .a = {gradient, stride, /*transposed=*/true},
-                .b = {p.x, p.c},
-                .c = dw,
-                .d = dw});
+  AddHeadGradient(stream, *matmul_, kOp, p.part.rows, {0, p.part.rows}, p.m, p.c, {gradient, stride}, p.x, p.dw);
 }
 
 int64_t CudaOps::PartLogitsScratchBytes(int64_t rows, int64_t vocab, DType dtype) const {

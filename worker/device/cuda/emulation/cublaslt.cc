@@ -462,6 +462,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
   });
   ++cublaslt().products;
   cublaslt().fused += problem.fused();
+  cublaslt().uneven += (problem.d->rows | problem.d->columns | problem.depth()) % 8 != 0;
   return CUBLAS_STATUS_SUCCESS;
 }
 

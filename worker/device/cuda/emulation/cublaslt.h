@@ -21,6 +21,7 @@ struct CublasLt {
   int64_t queries = 0;   // calls that look for an algorithm
   int64_t products = 0;  // products run
   int64_t fused = 0;     // products run with an epilogue
+  int64_t uneven = 0;    // products run of which an extent is no multiple of 8
 };
 
 // The only state of this cuBLASLt, for single-threaded tests. Assign {} to reset it.
