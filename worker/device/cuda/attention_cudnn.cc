@@ -98,9 +98,6 @@ absl::Status CheckShape(const AttentionShape& shape, DType dtype, Direction dire
   return absl::OkStatus();
 }
 
-// The graphs of attention_graph.h need as many heads of keys and values as of queries.
-absl::Status NoGroups() { return absl::UnimplementedError("heads of queries that share keys and values"); }
-
 class CudnnAttention : public FusedAttention {
  public:
   CudnnAttention(cudnnHandle_t handle, int device, int compute_capability_major, void* workspace,
@@ -116,7 +113,7 @@ class CudnnAttention : public FusedAttention {
   }
 
   absl::Status ForwardSupport(const AttentionShape& shape, DType dtype) override {
-    if (shape.kv_heads != shape.heads) return NoGroups();
+    ZF_CHECK(shape.kv_heads == shape.heads);
     return PlanFor(Direction::kForward, shape, shape.heads, dtype).status();
   }
   absl::Status BackwardSupport(const AttentionShape& shape, DType dtype) override;
@@ -161,7 +158,7 @@ const absl::StatusOr<CudnnPlan>& CudnnAttention::PlanFor(Direction direction, co
 }
 
 absl::Status CudnnAttention::BackwardSupport(const AttentionShape& shape, DType dtype) {
-  if (shape.kv_heads != shape.heads) return NoGroups();
+  ZF_CHECK(shape.kv_heads == shape.heads);
   const std::optional<Slice> slice = BackwardSlice(shape, workspace_bytes_);
   if (!slice.has_value()) {
     return absl::UnimplementedError(absl::StrCat("the scores of one head of ", shape.time, " positions do not fit in ",

@@ -11,7 +11,8 @@
 
 namespace zerofleet::device::cuda {
 
-// Used by one thread at a time, on the GPU that was current at Create.
+// Used by one thread at a time, on the GPU that was current at Create. Shapes have keys and values for each head of
+// queries.
 class FusedAttention {
  public:
   // `workspace` is device memory, aligned to 256 bytes, that the caller lends for the object's lifetime. kUnimplemented
