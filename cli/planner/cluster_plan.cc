@@ -177,7 +177,7 @@ absl::StatusOr<ClusterPlan> PlanOnCluster(const std::string& name, const v1::Con
   }
   if (config.parallel().tensor() > 1 || (plan.pick.ok() && plan.pick->first.config.parallel().tensor() > 1)) {
     plan.notes.emplace_back(
-        "parallel.tensor above 1 is planned for any device; on GPUs it has run on emulated ones alone.");
+        "parallel.tensor above 1 is planned for any device; it has run with two ranks on one GPU, never between GPUs.");
   }
   plan.notes.push_back(absl::StrFormat(
       "Memory is the engine's own plan of rank 0, with the CPU device's scratch; %s outside it (context, libraries) "
