@@ -127,7 +127,7 @@ struct EmbeddingBackwardArguments {
   const int32_t* tokens;            // (B,T), each in [0, V)
   Tensor dx;                        // (B,T,C)
   float* dwte;                      // (V,C), added to
-  float* dwpe;                      // (T_max,C), added to
+  float* dwpe;                      // (T_max,C), added to; may be null
   const int32_t* starts = nullptr;  // (B,T), as the forward had them
 };
 

@@ -86,21 +86,27 @@ INSTANTIATE_TEST_SUITE_P(Fleets, SameBits, testing::ValuesIn(BitsCases()), [](co
          (bits.optimizer == "adamw" ? "" : "_" + bits.optimizer);
 });
 
-// Devices compute what the CPU computes, except for the order of sums within an op.
+// Devices compute what the CPU computes, except for the order of sums within an op: of a model of each family, and of
+// one of Llama's whose heads share keys and values.
 TEST(Engine, EveryDeviceTrainsAsTheCpuDoes) {
+  const v1::ModelConfig gpt2 = model::TestModelConfig(2, 24, 2, 10, 53);
+  v1::ModelConfig llama = model::TestModelConfig(2, 32, 4, 10, 53);
+  llama.set_family("llama");
+  llama.set_kv_heads(2);
+  llama.set_intermediate(40);
+  llama.set_rope_theta(100);
+  llama.set_norm_epsilon(1e-5);
   for (const std::string& device : UsableDevices()) {
     if (device == "cpu") continue;
-    for (device::DType dtype : {device::DType::kF32, device::DType::kBF16}) {
-      FleetSetup setup{.model = model::TestModelConfig(2, 24, 2, 10, 53),
-                       .stage = 2,
-                       .world_size = 2,
-                       .dtype = dtype,
-                       .global_sequences = 4,
-                       .steps = 3};
-      std::vector<double> cpu = TrainFleet(setup).losses;
-      setup.device = device;
-      EXPECT_LT(RelativeDifference(cpu, TrainFleet(setup).losses), dtype == device::DType::kF32 ? 1e-4 : 1e-2)
-          << device << " " << device::DTypeName(dtype);
+    for (const v1::ModelConfig& model : {gpt2, llama}) {
+      for (device::DType dtype : {device::DType::kF32, device::DType::kBF16}) {
+        FleetSetup setup{
+            .model = model, .stage = 2, .world_size = 2, .dtype = dtype, .global_sequences = 4, .steps = 3};
+        std::vector<double> cpu = TrainFleet(setup).losses;
+        setup.device = device;
+        EXPECT_LT(RelativeDifference(cpu, TrainFleet(setup).losses), dtype == device::DType::kF32 ? 1e-4 : 1e-2)
+            << device << " " << model.family() << " " << device::DTypeName(dtype);
+      }
     }
   }
 }

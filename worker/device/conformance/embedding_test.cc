@@ -59,6 +59,36 @@ TEST_P(EmbeddingTest, BackwardIsTheTransposeOfTheForward) {
   ExpectClose(Get(dwpe), want_position, DType::kF32);
 }
 
+// As Llama's, whose positions are turned into queries and keys.
+TEST_P(EmbeddingTest, HasNoPositionsWhereThereAreNone) {
+  const auto wte = Random(kVocab * kWidth, 1), dx = Random(kBatch * kTime * kWidth, 3);
+  const DeviceTensor tokens = Tokens(), te = Put(wte), x = Room(kBatch * kTime * kWidth), gradient = Put(dx);
+  const DeviceTensor dwte = PutFloat(std::vector<float>(kVocab * kWidth));
+  ops().EmbeddingForward(stream(), {.batch = kBatch,
+                                    .time = kTime,
+                                    .c = kWidth,
+                                    .tokens = tokens.as<int32_t>(),
+                                    .wte = te.tensor(),
+                                    .wpe = {},
+                                    .x = x.tensor()});
+  ops().EmbeddingBackward(stream(), {.batch = kBatch,
+                                     .time = kTime,
+                                     .c = kWidth,
+                                     .tokens = tokens.as<int32_t>(),
+                                     .dx = gradient.tensor(),
+                                     .dwte = dwte.as(),
+                                     .dwpe = nullptr});
+  std::vector<double> want, want_token(kVocab * kWidth);
+  for (int64_t row = 0; row < kBatch * kTime; ++row) {
+    for (int64_t i = 0; i < kWidth; ++i) {
+      want.push_back(wte[tokens_[row] * kWidth + i]);
+      want_token[tokens_[row] * kWidth + i] += dx[row * kWidth + i];
+    }
+  }
+  ExpectClose(Get(x), want, dtype());
+  ExpectClose(Get(dwte), want_token, DType::kF32);
+}
+
 ZF_CONFORMANCE(EmbeddingTest);
 
 }  // namespace

@@ -191,7 +191,7 @@ void CudaOps::PartEmbeddingForward(Stream& stream, const VocabularyPart& part, c
 
 void CudaOps::PartEmbeddingBackward(Stream& stream, const VocabularyPart& part, const EmbeddingBackwardArguments& p) {
   EmbeddingBackwardBand(stream, p, part);
-  if (p.batch * p.time <= kMostTokens) PositionsBackwardBand(stream, p, {0, p.time});
+  if (p.dwpe != nullptr && p.batch * p.time <= kMostTokens) PositionsBackwardBand(stream, p, {0, p.time});
 }
 
 // Each band repeats the search through all tokens: 40 us, by the estimate above.
