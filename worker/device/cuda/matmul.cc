@@ -67,8 +67,6 @@ cublasLtEpilogue_t LibraryEpilogue(Epilogue epilogue) {
     case Epilogue::kNone: return CUBLASLT_EPILOGUE_DEFAULT;
     case Epilogue::kBias: return CUBLASLT_EPILOGUE_BIAS;
     case Epilogue::kGeluSlope: return CUBLASLT_EPILOGUE_DGELU;
-    // The library's B is this interface's a, and the columns of its D are d's rows.
-    case Epilogue::kBiasGradient: return CUBLASLT_EPILOGUE_BGRADB;
   }
   return CUBLASLT_EPILOGUE_DEFAULT;
 }
@@ -106,7 +104,7 @@ void Check(const MatmulArguments& p) {
   ZF_CHECK(!HasAux(p.epilogue) || p.aux.data.dtype == output);
   ZF_CHECK(!HasAux(p.epilogue) || p.aux.stride >= p.n);
   ZF_CHECK(!p.bias || p.bias.dtype == output);
-  ZF_CHECK(p.bias || (p.epilogue != Epilogue::kBias && p.epilogue != Epilogue::kBiasGradient));
+  ZF_CHECK(p.bias || p.epilogue != Epilogue::kBias);
 }
 
 // Describes `matrix` in cuBLASLt's layout: a row-major matrix here is its transpose there, in column-major order.
@@ -160,7 +158,6 @@ const char* EpilogueName(Epilogue epilogue) {
     case Epilogue::kNone: return "none";
     case Epilogue::kBias: return "bias";
     case Epilogue::kGeluSlope: return "GELU slope";
-    case Epilogue::kBiasGradient: return "bias gradient";
   }
   return "";
 }

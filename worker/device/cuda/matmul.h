@@ -32,13 +32,12 @@ struct Matrix {
 
 // What happens to s = a b + c on its way to d, in fp32.
 enum class Epilogue : uint8_t {
-  kNone,          // d = s
-  kBias,          // d = s + bias, n values added to each row
-  kGeluSlope,     // d = s * gelu'(aux), GELU by the tanh approximation; c is null
-  kBiasGradient,  // d = s, and bias(m) is overwritten with the sums of a's rows
+  kNone,       // d = s
+  kBias,       // d = s + bias, n values added to each row
+  kGeluSlope,  // d = s * gelu'(aux), GELU by the tanh approximation; c is null
 };
 
-const char* EpilogueName(Epilogue epilogue);  // "bias gradient"
+const char* EpilogueName(Epilogue epilogue);  // "GELU slope"
 
 struct MatmulArguments {
   int64_t m = 0, n = 0, k = 0;
