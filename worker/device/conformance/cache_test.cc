@@ -61,7 +61,8 @@ TEST_P(CacheOpsTest, PiecesAreTheWhole) {
     const auto qkv = Random(s.time * s.columns(), 1);
     const auto whole = Whole(s, qkv);
     for (const std::vector<int64_t>& pieces : {std::vector<int64_t>{12}, {7, 1, 1, 3}, {1, 5, 1, 4, 1}}) {
-      ExpectClose(InPieces(s, qkv, capacity, pieces), {whole.begin(), whole.end()}, dtype());
+      // Both are rounded, and a whole sequence may take other kernels.
+      ExpectClose(InPieces(s, qkv, capacity, pieces), {whole.begin(), whole.end()}, dtype(), /*roundings=*/2);
     }
   }
 }

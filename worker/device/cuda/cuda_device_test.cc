@@ -43,8 +43,7 @@ TEST_F(CudaDeviceTest, SaysWhatItIs) {
   const auto third = CudaDevice::Create(2).value();
   EXPECT_EQ(first->kind(), "cuda");
   EXPECT_EQ(first->unique_id(), "GPU-e0e1e2e3-e4e5-e6e7-e8e9-eaebecedee00");
-  EXPECT_EQ(first->description(), "Emulated H100, sm_90, " + first->unique_id() +
-                                      ", attention: tiled (slow: this build runs kernels on the host, without cuDNN)");
+  EXPECT_EQ(first->description(), "Emulated H100, sm_90, " + first->unique_id() + ", attention: cudnn");
   EXPECT_NE(first->unique_id(), second->unique_id());
   EXPECT_EQ(first->unique_id(), third->unique_id());  // two GPUs: rank 2 shares the first
   EXPECT_FALSE(first->host_addressable());

@@ -48,9 +48,9 @@ class RefusedShapesTest : public ::testing::Test {
 };
 
 TEST_F(RefusedShapesTest, EachDirectionOfAttention) {
-  const AttentionShape shape = {.batch = 2, .time = 4, .heads = 3, .head_size = 8};
-  const TestTensor qkv(8, 72, DType::kBF16, 1), out(8, 24, DType::kBF16, 2), dout(8, 24, DType::kBF16, 3);
-  const TestTensor dqkv(8, 72, DType::kBF16, 4);
+  const AttentionShape shape = {.batch = 2, .time = 4, .heads = 3, .head_size = 6};
+  const TestTensor qkv(8, 54, DType::kBF16, 1), out(8, 18, DType::kBF16, 2), dout(8, 18, DType::kBF16, 3);
+  const TestTensor dqkv(8, 54, DType::kBF16, 4);
   std::vector<float> logsumexp(24), scratch(24);
   for (int time = 0; time < 2; ++time) {
     ops_->AttentionForward(*stream_, {.shape = shape,
@@ -69,8 +69,8 @@ TEST_F(RefusedShapesTest, EachDirectionOfAttention) {
   const std::vector<RefusedShape> refused = ops_->TakeRefusedShapes();
   ASSERT_EQ(refused.size(), 2u);
   EXPECT_EQ(refused[0].op, "AttentionForward");
-  EXPECT_EQ(refused[0].shape, "bf16, 2 x 3 heads x 4 x 8");
-  EXPECT_THAT(refused[0].reason, HasSubstr("without cuDNN"));
+  EXPECT_EQ(refused[0].shape, "bf16, 2 x 3 heads x 4 x 6");
+  EXPECT_THAT(refused[0].reason, HasSubstr("multiples of 8"));
   EXPECT_EQ(refused[1].op, "AttentionBackward");
   EXPECT_THAT(ops_->TakeRefusedShapes(), IsEmpty());
 }
