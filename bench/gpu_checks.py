@@ -15,9 +15,11 @@ import platform
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 FP32_TOLERANCE, BF16_TOLERANCE = 1e-4, 1e-2
@@ -88,11 +90,46 @@ class Zerofleet:
         """{step: (loss, grad_norm)} of a run."""
         report = self.work / f"{name}.jsonl"
         self.call("train", self.config(name, **changes), "--report", report, *flags)
+        return self.losses(name)
+
+    def train_with_a_kill(self, name, step, **changes):
+        """The same of a run, one of whose workers is killed behind `step`."""
+        report = self.work / f"{name}.jsonl"
+        process = subprocess.Popen([self.binary, "train", str(self.config(name, **changes)), "--report", str(report)],
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=self.work, env=library_environment())
+        while process.poll() is None and not (report.exists() and f'"step":{step},' in report.read_text().replace(" ", "")):
+            time.sleep(0.02)
+        workers = [pid for pid in children(process.pid) if "worker" in pathlib.Path("/proc", str(pid), "cmdline").read_text().split("\0")[1:2]]
+        if not workers:
+            raise CheckFailed(f"{name}: no worker to kill: {process.communicate()[1].strip()[-500:]}")
+        os.kill(workers[-1], signal.SIGKILL)
+        errors = process.communicate()[1]
+        if process.returncode != 0:
+            raise CheckFailed(f"{name}: exit code {process.returncode} behind a killed worker: {errors.strip()[-500:]}")
+        if not any(json.loads(line)["event"] == "recovery" for line in report.read_text().splitlines()):
+            raise CheckFailed(f"{name}: the report tells of no recovery")
+        return self.losses(name)
+
+    def losses(self, name):
+        report = self.work / f"{name}.jsonl"
         events = [json.loads(line) for line in report.read_text().splitlines()]
         losses = {event["step"]: (event["loss"], event["grad_norm"]) for event in events if event["event"] == "step"}
         if not losses or not all(math.isfinite(loss) for loss, _ in losses.values()):
             raise CheckFailed(f"{name}: no losses, or some that are not finite")
         return losses
+
+
+def children(of):
+    """The processes that `of` has started."""
+    found = []
+    for place in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((place / "stat").read_text().rsplit(")", 1)[1].split()[1])
+        except OSError:
+            continue  # it has ended
+        if parent == of:
+            found.append(int(place.name))
+    return sorted(found)
 
 
 def largest_difference(wanted, got):
@@ -260,6 +297,64 @@ def tensor_group(zerofleet, arguments):
     finish({"steps": len(whole), "largest_relative_difference": difference, "tolerance": FP32_TOLERANCE})
 
 
+def llama(zerofleet, arguments):
+    """Llama, whose heads share keys and values: stages 0 and 3 to the bit, and the CPU's losses."""
+    precision, steps = arguments.words[0], 4 if zerofleet.dry else 30
+    model = {"family": "llama", "heads": 4, "kv_heads": 2, "intermediate": 64 if zerofleet.dry else 512}
+
+    def train(name, stage, **changes):
+        return zerofleet.train(name, precision=precision, steps=steps, collectives="ucx", model=model,
+                               parallel={"zero_stage": stage, "workers": 2}, **changes)
+
+    ours = train("stage-0", 0)
+    same_bits(ours, train("stage-3", 3), f"{precision}, stage 3 against stage 0")
+    tolerance = FP32_TOLERANCE if precision == "fp32" else BF16_TOLERANCE
+    difference = largest_difference(train("cpu", 0, device="cpu"), ours)
+    if difference > tolerance:
+        raise CheckFailed(f"losses differ from the CPU's by {difference:.2e}, more than {tolerance:.0e}")
+    finish({"precision": precision, "steps": steps, "largest_relative_difference": difference, "tolerance": tolerance})
+
+
+def resume(zerofleet, arguments):
+    """What goes on from a checkpoint, with as many workers or fewer, takes the steps of what was not interrupted."""
+    half = 2 if zerofleet.dry else 8
+    parallel, checkpoint = {"zero_stage": 3, "workers": 2}, {"every_steps": half}
+    whole = zerofleet.train("whole", steps=2 * half, collectives="ucx", parallel=parallel, checkpoint=checkpoint)
+    from_half = ["--resume", zerofleet.work / "whole" / f"step-{half:08}"]
+    rest = {step: figures for step, figures in whole.items() if step > half}
+    same_bits(rest, zerofleet.train("again", *from_half, steps=2 * half, collectives="ucx", parallel=parallel), "resumed")
+    alone = zerofleet.train("alone", *from_half, steps=2 * half, collectives="ucx", parallel={"zero_stage": 1, "workers": 1})
+    difference = largest_difference(rest, alone)
+    if difference > FP32_TOLERANCE:
+        raise CheckFailed(f"losses of one worker differ by {difference:.2e}, more than {FP32_TOLERANCE:.0e}")
+    finish({"steps": len(rest), "of_one_worker": difference, "tolerance": FP32_TOLERANCE})
+
+
+def recovery(zerofleet, arguments):
+    """A killed worker costs no bit, in the recovery from a checkpoint and from snapshots in memory."""
+    steps = 400  # so many that the kill comes long before the end
+    settings = {"steps": steps, "collectives": "ucx", "parallel": {"zero_stage": 3, "workers": 2}}
+    undisturbed = zerofleet.train("undisturbed", **settings)
+    same_bits(undisturbed, zerofleet.train_with_a_kill("from-disk", 60, checkpoint={"every_steps": 25}, **settings), "from a checkpoint")
+    in_memory = {"every_steps": 0, "snapshot_every_steps": 2}
+    same_bits(undisturbed, zerofleet.train_with_a_kill("from-memory", 60, checkpoint=in_memory, **settings), "from snapshots")
+    finish({"steps": steps, "workers": 2, "last_loss": undisturbed[steps][0]})
+
+
+def offload(zerofleet, arguments):
+    """The optimizer on the host: the GPU's losses, and the same bits in stages 1 and 3."""
+    steps = 4 if zerofleet.dry else 30
+    settings = {"precision": "bf16", "steps": steps, "collectives": "ucx"}
+    on_gpu = zerofleet.train("on-gpu", parallel={"zero_stage": 1, "workers": 2}, **settings)
+    runs = [zerofleet.train(f"stage-{stage}", parallel={"zero_stage": stage, "workers": 2}, offload={"optimizer": "cpu"}, **settings)
+            for stage in (1, 3)]
+    same_bits(*runs, "stage 3 against stage 1")
+    difference = largest_difference(on_gpu, runs[0])
+    if difference > BF16_TOLERANCE:
+        raise CheckFailed(f"losses differ by {difference:.2e}, more than {BF16_TOLERANCE:.0e}")
+    finish({"steps": steps, "largest_relative_difference": difference, "tolerance": BF16_TOLERANCE})
+
+
 def nccl(zerofleet, arguments):
     """NCCL in a group of one rank, which moves nothing; collective_test tests NCCL itself."""
     runs = {name: zerofleet.train(name, collectives=name, parallel={"zero_stage": 3}) for name in ("ucx", "nccl")}
@@ -399,7 +494,7 @@ def bench(zerofleet, arguments):
 
 
 COMMANDS = {"facts": facts, "first-parity": first_parity, "gtest": gtest, "sanitizer": sanitizer, "stages": stages, "buckets": buckets,
-            "tensor-group": tensor_group, "nccl": nccl, "against-cpu": against_cpu, "torch-losses": torch_losses, "bench": bench}
+            "tensor-group": tensor_group, "llama": llama, "resume": resume, "recovery": recovery, "offload": offload, "nccl": nccl, "against-cpu": against_cpu, "torch-losses": torch_losses, "bench": bench}
 
 
 def main():
