@@ -1,8 +1,8 @@
 // Sums down the columns of matrices, in an order that follows from the matrix's size alone.
 //
 // A block takes kWarp groups of columns and a chunk of the rows; each of its warps adds every kColumnWarps-th row. The
-// warps' sums are added in order and written to partials (chunk, sum, C), which ChunkSumKernel adds in the order of the
-// chunks.
+// warps' sums are added in order and written to partials (chunk, sum, C). In ChunkSumKernel each warp adds every
+// kChunkWarps-th chunk, and the warps' sums are added in order.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_COLUMN_SUMS_CUH_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_COLUMN_SUMS_CUH_
 
@@ -18,7 +18,8 @@
 namespace zerofleet::device::cuda {
 
 inline constexpr int kColumnWarps = 8;
-inline constexpr int64_t kMostChunks = 128, kFewestChunkRows = 64;
+// About eight blocks per multiprocessor of an H200, and few enough chunks for the second kernel.
+inline constexpr int64_t kColumnBlocks = 1024, kMostChunks = 256, kFewestChunkRows = 64;
 
 template <typename T>
 inline constexpr int kTileColumns = kWarp* kRowLanes<T>;
@@ -40,6 +41,7 @@ __global__ void __launch_bounds__(kWarp* kColumnWarps)
   float sums[kSums][kLanes] = {};
   if (left > 0) {
     const int64_t begin = blockIdx.y * chunk_rows, end = begin + chunk_rows < m ? begin + chunk_rows : m;
+#pragma unroll 4
     for (int64_t row = begin + warp; row < end; row += kColumnWarps) source.Add(row, tile + lane_column, left, sums);
   }
   for (int which = 0; which < kSums; ++which) {
@@ -55,27 +57,38 @@ __global__ void __launch_bounds__(kWarp* kColumnWarps)
   }
 }
 
-inline constexpr int kChunkSumThreads = 128;
+inline constexpr int kChunkWarps = 16;
 
 template <int kSums>
-__global__ void __launch_bounds__(kChunkSumThreads)
+__global__ void __launch_bounds__(kWarp* kChunkWarps)
     ChunkSumKernel(int64_t c, int64_t chunks, const float* partials, SumVectors to) {
-  const int64_t column = int64_t{blockIdx.x} * kChunkSumThreads + threadIdx.x, which = blockIdx.y;
-  if (column >= c) return;
-  float total = 0;
-  for (int64_t chunk = 0; chunk < chunks; ++chunk) total += partials[(chunk * kSums + which) * c + column];
+  __shared__ float of_warps[kChunkWarps][kWarp];
+  const int lane = static_cast<int>(threadIdx.x), warp = static_cast<int>(threadIdx.y);
+  const int64_t column = int64_t{blockIdx.x} * kWarp + lane, which = blockIdx.y;
+  float sum = 0;
+  if (column < c) {
+#pragma unroll 4
+    for (int64_t chunk = warp; chunk < chunks; chunk += kChunkWarps)
+      sum += partials[(chunk * kSums + which) * c + column];
+  }
+  of_warps[warp][lane] = sum;
+  SyncThreads();
+  if (warp != 0 || column >= c) return;
+  for (int w = 1; w < kChunkWarps; ++w) sum += of_warps[w][lane];
   float* const sums = which == 0 ? to.first : to.second;
-  sums[column] += total;
+  sums[column] += sum;
 }
 
 // Adds to element `column` of to.first (s = 0) and to.second (s = 1) the sum over M rows of what source.Add(row,
 // column, left, sums) adds to sums[s]. Add is called once per row and group of kRowLanes<T> columns; `left` columns
-// remain from `column` on. `partials` has kPartialBytes.
+// remain from `column` on. `partials` has kPartialBytes. Columns that are a part of `whole_c` have the same bits as
+// there.
 template <typename T, int kSums, typename Source>
 void AddColumnSums(Stream& stream, const char* op, int64_t m, int64_t c, const Source& source, float* partials,
-                   const SumVectors& to) {
+                   const SumVectors& to, int64_t whole_c) {
   static_assert(kSums <= 2);
-  const int64_t most_chunks = std::min(kMostChunks, kPartialBytes / (kSums * c * static_cast<int64_t>(sizeof(float))));
+  const int64_t most_chunks = std::min({kMostChunks, CeilDivide(kColumnBlocks, CeilDivide(whole_c, kTileColumns<T>)),
+                                        kPartialBytes / (kSums * whole_c * static_cast<int64_t>(sizeof(float)))});
   ZF_CHECK(most_chunks >= 1);
   if (m == 0) return;
   const int64_t chunk_rows = std::max(kFewestChunkRows, CeilDivide(m, most_chunks));
@@ -83,8 +96,8 @@ void AddColumnSums(Stream& stream, const char* op, int64_t m, int64_t c, const S
   Launch(stream, op, ColumnKernel<T, kSums, Source>,
          dim3(static_cast<unsigned>(CeilDivide(c, kTileColumns<T>)), static_cast<unsigned>(chunks)),
          dim3(kWarp, kColumnWarps), kColumnWarps * sizeof(TileSums<T, kSums>), m, c, chunk_rows, source, partials);
-  Launch(stream, op, ChunkSumKernel<kSums>, dim3(static_cast<unsigned>(CeilDivide(c, kChunkSumThreads)), kSums),
-         dim3(kChunkSumThreads), 0, c, chunks, partials, to);
+  Launch(stream, op, ChunkSumKernel<kSums>, dim3(static_cast<unsigned>(CeilDivide(c, kWarp)), kSums),
+         dim3(kWarp, kChunkWarps), 0, c, chunks, partials, to);
 }
 
 }  // namespace zerofleet::device::cuda

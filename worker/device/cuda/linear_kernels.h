@@ -17,7 +17,8 @@ void AddBias(Stream& stream, const char* op, int64_t m, int64_t n, Tensor bias, 
 // y *= gelu'(before), element by element; both have one type.
 void MultiplyByGeluSlope(Stream& stream, const char* op, int64_t count, Tensor before, Tensor y);
 
-// sums(columns.count) += the sums over the rows of `columns` of x(M,N), in an order that depends on x's shape alone.
+// sums(columns.count) += the sums over the rows of `columns` of x(M,N), in an order that depends on x's shape alone
+// (column_sums.cuh).
 // `partials` is kPartialBytes (workspace.h) of device memory.
 void AddColumnSums(Stream& stream, const char* op, int64_t m, int64_t n, const RowBand& columns, Tensor x,
                    float* partials, float* sums);

@@ -137,7 +137,7 @@ void CudaOps::LayerNormBackward(Stream& stream, const LayerNormBackwardArguments
              R(p.dy, p.c), R(p.x, p.c), R(p.gamma, p.c), p.mean, p.rstd, R(p.dx, p.c));
       if (p.dgamma == nullptr) return;
       const LayerNormColumns<T, whole.value> columns{p.c, R(p.dy, p.c), R(p.x, p.c), p.mean, p.rstd};
-      AddColumnSums<T, 2>(stream, kOp, p.m, p.c, columns, workspace_.partials<float>(), {p.dgamma, p.dbeta});
+      AddColumnSums<T, 2>(stream, kOp, p.m, p.c, columns, workspace_.partials<float>(), {p.dgamma, p.dbeta}, p.c);
     });
   });
 }

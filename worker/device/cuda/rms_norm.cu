@@ -149,7 +149,7 @@ void CudaOps::RmsNormBackward(Stream& stream, const RmsNormBackwardArguments& p)
              NormedHeads{1, 0}, R(p.dy, p.c), R(p.x, p.c), R(p.gamma, p.c), p.rstd, R(p.dx, p.c));
       if (p.dgamma == nullptr) return;
       const RmsNormColumns<T, whole.value> columns{rows, R(p.dy, p.c), R(p.x, p.c), p.rstd};
-      AddColumnSums<T, 1>(stream, kOp, p.m, p.c, columns, workspace_.partials<float>(), {p.dgamma});
+      AddColumnSums<T, 1>(stream, kOp, p.m, p.c, columns, workspace_.partials<float>(), {p.dgamma}, p.c);
     });
   });
 }
@@ -181,7 +181,7 @@ void CudaOps::HeadNormBackward(Stream& stream, const HeadNormBackwardArguments& 
       using R = Rows<T, whole.value>;
       const auto add = [&](const NormRows& rows, float* dgamma) {
         const RmsNormColumns<T, whole.value> columns{rows, R(p.dy, size), R(p.x, size), p.rstd};
-        AddColumnSums<T, 1>(stream, kOp, p.m * rows.heads, size, columns, workspace_.partials<float>(), {dgamma});
+        AddColumnSums<T, 1>(stream, kOp, p.m * rows.heads, size, columns, workspace_.partials<float>(), {dgamma}, size);
       };
       if (p.dgammas != nullptr) {
         add(rows_of(0, p.heads), p.dgammas);
