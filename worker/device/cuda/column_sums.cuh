@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kWarp* kColumnWarps)
   float sums[kSums][kLanes] = {};
   if (left > 0) {
     const int64_t begin = blockIdx.y * chunk_rows, end = begin + chunk_rows < m ? begin + chunk_rows : m;
-#pragma unroll 4
+#pragma unroll 2
     for (int64_t row = begin + warp; row < end; row += kColumnWarps) source.Add(row, tile + lane_column, left, sums);
   }
   for (int which = 0; which < kSums; ++which) {
