@@ -124,11 +124,11 @@ absl::StatusOr<v1::Config> StepBenchConfig(const StepBenchOptions& options, cons
 namespace {
 
 // The memory bandwidth that each of `workers` workers has while all of them use it.
-absl::StatusOr<double> MemoryPerWorker(int workers) {
+absl::StatusOr<double> MemoryPerWorker(const std::string& kind, int workers) {
   constexpr int64_t kFloats = 32 << 20;  // 128 MiB a vector
   constexpr int kRounds = 5;
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<device::Device> device,
-                      device::CreateDevice({.kind = "cpu", .threads = ThreadsPerWorker(1)}));
+                      device::CreateDevice({.kind = kind, .threads = ThreadsPerWorker(1)}));
   ZF_ASSIGN_OR_RETURN(const double all, bench::MemoryBytesPerSecond(*device, kFloats, kRounds));
   return all / workers;
 }
@@ -140,13 +140,10 @@ absl::StatusOr<StepRate> BenchStep(const StepBenchOptions& options, StopSignals&
   ZF_ASSIGN_OR_RETURN(const v1::Config config, StepBenchConfig(options, directory->path()));
   ZF_RETURN_IF_ERROR(CheckDevice(config));
   ZF_ASSIGN_OR_RETURN(const std::string device, device::ResolveDeviceKind(config.device()));
-  if (options.profile && device != "cpu") {
-    return absl::InvalidArgumentError(absl::StrCat("--profile: only ops of device cpu are timed, not of ", device));
-  }
   StepCeilings ceilings;
   const std::string profiles = JoinPath(directory->path(), "profiles");
   if (options.profile) {
-    ZF_ASSIGN_OR_RETURN(ceilings.bytes_per_second, MemoryPerWorker(options.workers));
+    ZF_ASSIGN_OR_RETURN(ceilings.bytes_per_second, MemoryPerWorker(device, options.workers));
     ZF_RETURN_IF_ERROR(CreateDirectories(profiles));
     setenv(device::OpProfile::kVariable, profiles.c_str(), 1);  // the workers inherit it
   }

@@ -20,7 +20,7 @@ struct StepBenchOptions {
   int64_t context = 256, global_sequences = 8, steps = 5, warm_up = 1;
   int64_t micro_sequences = 0, vocab = 0;  // 0: the configuration's defaults
   int workers = 2, zero_stage = 2;
-  bool profile = false;           // profile the ops of each rank; only on the CPU
+  bool profile = false;           // profile the ops of each rank
   std::vector<std::string> sets;  // KEY=VALUE; these override the members above
 };
 

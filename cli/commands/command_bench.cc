@@ -420,7 +420,7 @@ void AddStepFlags(CLI::App& step, StepBenchOptions& options) {
   step.add_option("--warm-up", options.warm_up, "Warm-up steps, not timed")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  step.add_flag("--profile", options.profile, "Also what each op takes, beside its ideal time, rank by rank (CPU)");
+  step.add_flag("--profile", options.profile, "Also what each op takes, beside its ideal time, rank by rank");
   Repeatable(step.add_option("--set", options.sets, "Replaces one key of the configuration, such as model.layers=4")
                  ->type_name("KEY=VALUE"));
 }

@@ -58,7 +58,7 @@ CpuDevice::CpuDevice(int threads) : pool_(threads), ops_(pool_) {
   // Continues without a profile; its reader will find no file.
   if (!profile.ok()) return;
   profile_ = *std::move(profile);
-  profiled_ = std::make_unique<ProfiledOps>(ops_, *profile_);
+  profiled_ = std::make_unique<ProfiledOps>(ops_, *profile_, ProfiledOps::Where::kHost);
 }
 
 std::string CpuDevice::description() const {

@@ -19,7 +19,8 @@ class CpuDevice : public Device {
  public:
   // Profiles its ops if OpProfile::kVariable is set in the environment (profile/op_profile.h).
   explicit CpuDevice(int threads);
-  int threads() const { return pool_.threads(); }  // may be fewer than requested, see ThreadPool
+  int threads() const { return pool_.threads(); }        // may be fewer than requested, see ThreadPool
+  OpProfile* profile() const { return profile_.get(); }  // null unless ops are profiled
 
   std::string kind() const override { return "cpu"; }
   std::string description() const override;

@@ -167,7 +167,10 @@ CudaDevice::CudaDevice(int ordinal, std::string name, std::string unique_id, std
       description_(std::move(description)),
       ops_(std::move(ops)),
       pinned_(std::make_shared<PinnedMemory>(ordinal)),
-      host_(threads) {}
+      host_(threads) {
+  if (host_.profile() == nullptr) return;
+  profiled_ = std::make_unique<ProfiledOps>(*ops_, *host_.profile(), ProfiledOps::Where::kBehindHost);
+}
 
 std::vector<Fact> CudaDevice::arithmetic() const {
   int driver = 0;
@@ -183,6 +186,7 @@ std::vector<Fact> CudaDevice::arithmetic() const {
 
 CudaDevice::~CudaDevice() {
   cudaSetDevice(ordinal_);  // the GPU whose resources the ops release
+  profiled_.reset();
   ops_.reset();
 }
 

@@ -10,6 +10,7 @@
 #include "worker/device/cuda/cuda_ops.h"
 #include "worker/device/cuda/pinned_memory.h"
 #include "worker/device/device.h"
+#include "worker/device/profile/profiled_ops.h"
 
 namespace zerofleet::device::cuda {
 
@@ -36,7 +37,10 @@ class CudaDevice : public Device {
   bool host_addressable() const override { return false; }
   double datasheet_flops(DType dtype) const override;
   std::optional<DeviceMemory> memory() const override;
-  Ops& ops() override { return *ops_; }
+  Ops& ops() override {
+    if (profiled_ != nullptr) return *profiled_;
+    return *ops_;
+  }
   Device& host() override { return host_; }
 
   int ordinal() const { return ordinal_; }  // CUDA's number for this GPU in this process
@@ -50,6 +54,7 @@ class CudaDevice : public Device {
   std::unique_ptr<CudaOps> ops_;
   const std::shared_ptr<PinnedMemory> pinned_;
   CpuDevice host_;
+  std::unique_ptr<ProfiledOps> profiled_;  // null unless the host's ops are profiled too
 };
 
 }  // namespace zerofleet::device::cuda

@@ -2,7 +2,10 @@
 // counted once.
 #include "worker/device/profile/profiled_ops.h"
 
+#include <utility>
+
 #include "base/clock.h"
+#include "worker/device/device.h"
 
 namespace zerofleet::device {
 namespace {
@@ -30,234 +33,255 @@ double Elements(std::span<const DecaySegment> segments) {
 }  // namespace
 
 template <class Op>
-void ProfiledOps::Time(std::string_view name, double flops, double bytes, const Op& op) {
-  const double start = Clock::Real().MonotonicSeconds();
+void ProfiledOps::Time(Stream& stream, std::string_view name, double flops, double bytes, const Op& op) {
+  const double began = Clock::Real().MonotonicSeconds();
+  if (where_ == Where::kHost) {
+    op();
+    sink_.Add(name,
+              {.began = began, .seconds = Clock::Real().MonotonicSeconds() - began, .flops = flops, .bytes = bytes});
+    return;
+  }
+  std::shared_ptr<Event> before = stream.RecordTime();
   op();
-  sink_.Add(name,
-            {.began = start, .seconds = Clock::Real().MonotonicSeconds() - start, .flops = flops, .bytes = bytes});
+  absl::MutexLock lock(&mutex_);
+  behind_host_.push_back(
+      {name, {.began = began, .flops = flops, .bytes = bytes}, std::move(before), stream.RecordTime()});
+  for (; !behind_host_.empty(); behind_host_.pop_front()) {
+    Enqueued& first = behind_host_.front();
+    const absl::StatusOr<bool> reached = first.after->Reached();
+    if (!reached.ok() || !*reached) return;
+    first.call.seconds = first.after->SecondsSince(*first.before);
+    sink_.Add(first.op, first.call);
+  }
 }
 
 void ProfiledOps::LinearForward(Stream& stream, const LinearForwardArguments& p) {
-  Time("LinearForward", 2 * Times(p.m, p.n, p.k),
+  Time(stream, "LinearForward", 2 * Times(p.m, p.n, p.k),
        ElementBytes(p.x) * (Times(p.m, p.k) + Times(p.n, p.k) + Times(p.m, p.n) * (p.residual ? 2 : 1)),
        [&] { ops_.LinearForward(stream, p); });
 }
 
 void ProfiledOps::LinearGeluForward(Stream& stream, const LinearGeluForwardArguments& p) {
-  Time("LinearGeluForward", 2 * Times(p.m, p.n, p.k),
+  Time(stream, "LinearGeluForward", 2 * Times(p.m, p.n, p.k),
        ElementBytes(p.x) * (Times(p.m, p.k) + Times(p.n, p.k) + 2 * Times(p.m, p.n)),
        [&] { ops_.LinearGeluForward(stream, p); });
 }
 
 void ProfiledOps::LinearBackwardInput(Stream& stream, const LinearBackwardInputArguments& p) {
-  Time("LinearBackwardInput", 2 * Times(p.m, p.n, p.k),
+  Time(stream, "LinearBackwardInput", 2 * Times(p.m, p.n, p.k),
        ElementBytes(p.dy) * (Times(p.m, p.n) + Times(p.n, p.k) + Times(p.m, p.k)),
        [&] { ops_.LinearBackwardInput(stream, p); });
 }
 
 void ProfiledOps::LinearBackwardInputGelu(Stream& stream, const LinearBackwardInputGeluArguments& p) {
-  Time("LinearBackwardInputGelu", 2 * Times(p.m, p.n, p.k),
+  Time(stream, "LinearBackwardInputGelu", 2 * Times(p.m, p.n, p.k),
        ElementBytes(p.dy) * (Times(p.m, p.n) + Times(p.n, p.k) + 2 * Times(p.m, p.k)),
        [&] { ops_.LinearBackwardInputGelu(stream, p); });
 }
 
 void ProfiledOps::LinearBackwardWeight(Stream& stream, const LinearBackwardWeightArguments& p) {
-  Time("LinearBackwardWeight", 2 * Times(p.m, p.n, p.k),
+  Time(stream, "LinearBackwardWeight", 2 * Times(p.m, p.n, p.k),
        ElementBytes(p.x) * (Times(p.m, p.n) + Times(p.m, p.k)) + 8 * Times(p.n, p.k),
        [&] { ops_.LinearBackwardWeight(stream, p); });
 }
 
 void ProfiledOps::GeluForward(Stream& stream, int64_t count, Tensor x, Tensor y) {
-  Time("GeluForward", 0, 2 * ElementBytes(x) * Times(count), [&] { ops_.GeluForward(stream, count, x, y); });
+  Time(stream, "GeluForward", 0, 2 * ElementBytes(x) * Times(count), [&] { ops_.GeluForward(stream, count, x, y); });
 }
 
 void ProfiledOps::LayerNormForward(Stream& stream, const LayerNormForwardArguments& p) {
-  Time("LayerNormForward", 0, 2 * ElementBytes(p.x) * Times(p.m, p.c), [&] { ops_.LayerNormForward(stream, p); });
+  Time(stream, "LayerNormForward", 0, 2 * ElementBytes(p.x) * Times(p.m, p.c),
+       [&] { ops_.LayerNormForward(stream, p); });
 }
 
 void ProfiledOps::LayerNormBackward(Stream& stream, const LayerNormBackwardArguments& p) {
-  Time("LayerNormBackward", 0, 4 * ElementBytes(p.x) * Times(p.m, p.c), [&] { ops_.LayerNormBackward(stream, p); });
+  Time(stream, "LayerNormBackward", 0, 4 * ElementBytes(p.x) * Times(p.m, p.c),
+       [&] { ops_.LayerNormBackward(stream, p); });
 }
 
 void ProfiledOps::AttentionForward(Stream& stream, const AttentionForwardArguments& p) {
-  Time("AttentionForward", 2 * QueryKeyPairs(p.shape),
+  Time(stream, "AttentionForward", 2 * QueryKeyPairs(p.shape),
        ElementBytes(p.qkv) * Tokens(p.shape) * (p.shape.columns() + p.shape.heads * p.shape.head_size),
        [&] { ops_.AttentionForward(stream, p); });
 }
 
 void ProfiledOps::AttentionBackward(Stream& stream, const AttentionBackwardArguments& p) {
-  Time("AttentionBackward", 5 * QueryKeyPairs(p.shape),
+  Time(stream, "AttentionBackward", 5 * QueryKeyPairs(p.shape),
        2 * ElementBytes(p.qkv) * Tokens(p.shape) * (p.shape.columns() + p.shape.heads * p.shape.head_size),
        [&] { ops_.AttentionBackward(stream, p); });
 }
 
 void ProfiledOps::EmbeddingForward(Stream& stream, const EmbeddingForwardArguments& p) {
-  Time("EmbeddingForward", 0, 2 * ElementBytes(p.x) * Times(p.batch, p.time, p.c),
+  Time(stream, "EmbeddingForward", 0, 2 * ElementBytes(p.x) * Times(p.batch, p.time, p.c),
        [&] { ops_.EmbeddingForward(stream, p); });
 }
 
 void ProfiledOps::EmbeddingBackward(Stream& stream, const EmbeddingBackwardArguments& p) {
-  Time("EmbeddingBackward", 0, (ElementBytes(p.dx) + 8) * Times(p.batch, p.time, p.c),
+  Time(stream, "EmbeddingBackward", 0, (ElementBytes(p.dx) + 8) * Times(p.batch, p.time, p.c),
        [&] { ops_.EmbeddingBackward(stream, p); });
 }
 
 void ProfiledOps::CrossEntropy(Stream& stream, const CrossEntropyArguments& p) {
-  Time("CrossEntropy", (p.dx ? 6 : 2) * Times(p.m, p.c, p.vocab),
+  Time(stream, "CrossEntropy", (p.dx ? 6 : 2) * Times(p.m, p.c, p.vocab),
        ElementBytes(p.x) * (Times(p.m, p.c) * (p.dx ? 2 : 1) + Times(p.vocab, p.c)) +
            (p.dw == nullptr ? 0 : 8 * Times(p.vocab, p.c)),
        [&] { ops_.CrossEntropy(stream, p); });
 }
 
 void ProfiledOps::Convert(Stream& stream, int64_t count, Tensor from, Tensor to) {
-  Time("Convert", 0, (ElementBytes(from) + ElementBytes(to)) * Times(count),
+  Time(stream, "Convert", 0, (ElementBytes(from) + ElementBytes(to)) * Times(count),
        [&] { ops_.Convert(stream, count, from, to); });
 }
 
 void ProfiledOps::Accumulate(Stream& stream, int64_t count, Tensor from, float* accumulator) {
-  Time("Accumulate", 0, (ElementBytes(from) + 8) * Times(count),
+  Time(stream, "Accumulate", 0, (ElementBytes(from) + 8) * Times(count),
        [&] { ops_.Accumulate(stream, count, from, accumulator); });
 }
 
 void ProfiledOps::SumSquares(Stream& stream, int64_t count, Tensor x, double* sum) {
-  Time("SumSquares", 0, ElementBytes(x) * Times(count), [&] { ops_.SumSquares(stream, count, x, sum); });
+  Time(stream, "SumSquares", 0, ElementBytes(x) * Times(count), [&] { ops_.SumSquares(stream, count, x, sum); });
 }
 
 void ProfiledOps::SumSquaresExactly(Stream& stream, int64_t count, const float* x, int64_t place, ExactSum* sum) {
-  Time("SumSquaresExactly", 0, 4 * Times(count), [&] { ops_.SumSquaresExactly(stream, count, x, place, sum); });
+  Time(stream, "SumSquaresExactly", 0, 4 * Times(count), [&] { ops_.SumSquaresExactly(stream, count, x, place, sum); });
 }
 
 void ProfiledOps::Zero(Stream& stream, void* data, int64_t bytes) {
-  Time("Zero", 0, Times(bytes), [&] { ops_.Zero(stream, data, bytes); });
+  Time(stream, "Zero", 0, Times(bytes), [&] { ops_.Zero(stream, data, bytes); });
 }
 
 void ProfiledOps::Fill(Stream& stream, int64_t count, float value, float* to) {
-  Time("Fill", 0, 4 * Times(count), [&] { ops_.Fill(stream, count, value, to); });
+  Time(stream, "Fill", 0, 4 * Times(count), [&] { ops_.Fill(stream, count, value, to); });
 }
 
 void ProfiledOps::AdamW(Stream& stream, const AdamWArguments& p) {
-  Time("AdamW", 0, (ElementBytes(p.gradient) + 24 + ElementBytes(p.parameter)) * Elements(p.segments),
+  Time(stream, "AdamW", 0, (ElementBytes(p.gradient) + 24 + ElementBytes(p.parameter)) * Elements(p.segments),
        [&] { ops_.AdamW(stream, p); });
 }
 
 void ProfiledOps::Average(Stream& stream, const AverageArguments& p) {
-  Time("Average", 0, 12 * Times(p.count), [&] { ops_.Average(stream, p); });
+  Time(stream, "Average", 0, 12 * Times(p.count), [&] { ops_.Average(stream, p); });
 }
 
 void ProfiledOps::Sgd(Stream& stream, const SgdArguments& p) {
-  Time("Sgd", 0, (ElementBytes(p.gradient) + 16 + ElementBytes(p.parameter)) * Elements(p.segments),
+  Time(stream, "Sgd", 0, (ElementBytes(p.gradient) + 16 + ElementBytes(p.parameter)) * Elements(p.segments),
        [&] { ops_.Sgd(stream, p); });
 }
 
 void ProfiledOps::FillNormal(Stream& stream, const FillNormalArguments& p) {
-  Time("FillNormal", 0, 4 * Times(p.count), [&] { ops_.FillNormal(stream, p); });
+  Time(stream, "FillNormal", 0, 4 * Times(p.count), [&] { ops_.FillNormal(stream, p); });
 }
 
 void ProfiledOps::BeginStep(Stream& stream, double tokens, StepControl* control) {
-  Time("BeginStep", 0, 0, [&] { ops_.BeginStep(stream, tokens, control); });
+  Time(stream, "BeginStep", 0, 0, [&] { ops_.BeginStep(stream, tokens, control); });
 }
 
 void ProfiledOps::SumScalars(Stream& stream, const SumScalarsArguments& p) {
-  Time("SumScalars", 0, 0, [&] { ops_.SumScalars(stream, p); });
+  Time(stream, "SumScalars", 0, 0, [&] { ops_.SumScalars(stream, p); });
 }
 
 void ProfiledOps::DecideStep(Stream& stream, const StepScalars* ranks, int64_t count, const StepRule& rule,
                              StepControl* control) {
-  Time("DecideStep", 0, 0, [&] { ops_.DecideStep(stream, ranks, count, rule, control); });
+  Time(stream, "DecideStep", 0, 0, [&] { ops_.DecideStep(stream, ranks, count, rule, control); });
 }
 
 void ProfiledOps::SumExactScalars(Stream& stream, const SumExactScalarsArguments& p) {
-  Time("SumExactScalars", 0, 0, [&] { ops_.SumExactScalars(stream, p); });
+  Time(stream, "SumExactScalars", 0, 0, [&] { ops_.SumExactScalars(stream, p); });
 }
 
 void ProfiledOps::DecideStep(Stream& stream, const ExactScalars* ranks, int64_t count, const StepRule& rule,
                              StepControl* control) {
-  Time("DecideStep", 0, 0, [&] { ops_.DecideStep(stream, ranks, count, rule, control); });
+  Time(stream, "DecideStep", 0, 0, [&] { ops_.DecideStep(stream, ranks, count, rule, control); });
 }
 
 void ProfiledOps::PartEmbeddingForward(Stream& stream, const VocabularyPart& part, const EmbeddingForwardArguments& p) {
-  Time("PartEmbeddingForward", 0, 2 * ElementBytes(p.x) * Times(p.batch, p.time, p.c),
+  Time(stream, "PartEmbeddingForward", 0, 2 * ElementBytes(p.x) * Times(p.batch, p.time, p.c),
        [&] { ops_.vocabulary().PartEmbeddingForward(stream, part, p); });
 }
 
 void ProfiledOps::PartEmbeddingBackward(Stream& stream, const VocabularyPart& part,
                                         const EmbeddingBackwardArguments& p) {
-  Time("PartEmbeddingBackward", 0, (ElementBytes(p.dx) + 8) * Times(p.batch, p.time, p.c),
+  Time(stream, "PartEmbeddingBackward", 0, (ElementBytes(p.dx) + 8) * Times(p.batch, p.time, p.c),
        [&] { ops_.vocabulary().PartEmbeddingBackward(stream, part, p); });
 }
 
 void ProfiledOps::PartLogits(Stream& stream, const PartLogitsArguments& p) {
-  Time("PartLogits", 2 * Times(p.m, p.c, p.part.rows),
+  Time(stream, "PartLogits", 2 * Times(p.m, p.c, p.part.rows),
        ElementBytes(p.x) * (Times(p.m, p.c) + Times(p.part.rows, p.c)) + 4 * Times(p.m, p.part.rows),
        [&] { ops_.vocabulary().PartLogits(stream, p); });
 }
 
 void ProfiledOps::PartCrossEntropy(Stream& stream, const PartCrossEntropyArguments& p) {
-  Time("PartCrossEntropy", (p.dx ? 4 : 0) * Times(p.m, p.c, p.part.rows),
+  Time(stream, "PartCrossEntropy", (p.dx ? 4 : 0) * Times(p.m, p.c, p.part.rows),
        4 * Times(p.m, p.part.rows) + ElementBytes(p.x) * (Times(p.m, p.c) + Times(p.part.rows, p.c)),
        [&] { ops_.vocabulary().PartCrossEntropy(stream, p); });
 }
 
 void ProfiledOps::LinearBackwardWeightBand(Stream& stream, const LinearBackwardWeightArguments& p,
                                            const RowBand& band) {
-  Time("LinearBackwardWeightBand", 2 * Times(p.m, band.count, p.k),
+  Time(stream, "LinearBackwardWeightBand", 2 * Times(p.m, band.count, p.k),
        ElementBytes(p.x) * (Times(p.m, band.count) + Times(p.m, p.k)) + 8 * Times(band.count, p.k),
        [&] { ops_.bands().LinearBackwardWeightBand(stream, p, band); });
 }
 
 void ProfiledOps::CrossEntropyBand(Stream& stream, const CrossEntropyBandArguments& p) {
-  Time("CrossEntropyBand", 4 * Times(p.m, p.c, p.band.count),
+  Time(stream, "CrossEntropyBand", 4 * Times(p.m, p.c, p.band.count),
        ElementBytes(p.x) * (Times(p.m, p.c) + Times(p.band.count, p.c)) + 8 * Times(p.band.count, p.c),
        [&] { ops_.bands().CrossEntropyBand(stream, p); });
 }
 
 void ProfiledOps::EmbeddingBackwardBand(Stream& stream, const EmbeddingBackwardArguments& p,
                                         const VocabularyPart& tokens) {
-  Time("EmbeddingBackwardBand", 0, ElementBytes(p.dx) * Times(p.batch, p.time, p.c),
+  Time(stream, "EmbeddingBackwardBand", 0, ElementBytes(p.dx) * Times(p.batch, p.time, p.c),
        [&] { ops_.bands().EmbeddingBackwardBand(stream, p, tokens); });
 }
 
 void ProfiledOps::PositionsBackwardBand(Stream& stream, const EmbeddingBackwardArguments& p, const RowBand& positions) {
-  Time("PositionsBackwardBand", 0, ElementBytes(p.dx) * Times(p.batch, p.time, p.c),
+  Time(stream, "PositionsBackwardBand", 0, ElementBytes(p.dx) * Times(p.batch, p.time, p.c),
        [&] { ops_.bands().PositionsBackwardBand(stream, p, positions); });
 }
 
 void ProfiledOps::Columns(Stream& stream, const ColumnsArguments& p) {
-  Time("Columns", 0, (p.add ? 3 : 2) * ElementBytes(p.from) * Times(p.m, p.n), [&] { ops_.Columns(stream, p); });
+  Time(stream, "Columns", 0, (p.add ? 3 : 2) * ElementBytes(p.from) * Times(p.m, p.n),
+       [&] { ops_.Columns(stream, p); });
 }
 
 void ProfiledOps::RmsNormForward(Stream& stream, const RmsNormForwardArguments& p) {
-  Time("RmsNormForward", 0, 2 * ElementBytes(p.x) * Times(p.m, p.c), [&] { ops_.llama().RmsNormForward(stream, p); });
+  Time(stream, "RmsNormForward", 0, 2 * ElementBytes(p.x) * Times(p.m, p.c),
+       [&] { ops_.llama().RmsNormForward(stream, p); });
 }
 
 void ProfiledOps::RmsNormBackward(Stream& stream, const RmsNormBackwardArguments& p) {
-  Time("RmsNormBackward", 0, 4 * ElementBytes(p.x) * Times(p.m, p.c), [&] { ops_.llama().RmsNormBackward(stream, p); });
+  Time(stream, "RmsNormBackward", 0, 4 * ElementBytes(p.x) * Times(p.m, p.c),
+       [&] { ops_.llama().RmsNormBackward(stream, p); });
 }
 
 void ProfiledOps::HeadNormForward(Stream& stream, const HeadNormForwardArguments& p) {
-  Time("HeadNormForward", 0, 2 * ElementBytes(p.x) * Times(p.m, (p.heads + 2 * p.kv_heads) * p.head_size),
+  Time(stream, "HeadNormForward", 0, 2 * ElementBytes(p.x) * Times(p.m, (p.heads + 2 * p.kv_heads) * p.head_size),
        [&] { ops_.llama().HeadNormForward(stream, p); });
 }
 
 void ProfiledOps::HeadNormBackward(Stream& stream, const HeadNormBackwardArguments& p) {
-  Time("HeadNormBackward", 0, 3 * ElementBytes(p.x) * Times(p.m, (p.heads + 2 * p.kv_heads) * p.head_size),
+  Time(stream, "HeadNormBackward", 0, 3 * ElementBytes(p.x) * Times(p.m, (p.heads + 2 * p.kv_heads) * p.head_size),
        [&] { ops_.llama().HeadNormBackward(stream, p); });
 }
 
 void ProfiledOps::Rotate(Stream& stream, const RotateArguments& p) {
-  Time("Rotate", 0, 2 * ElementBytes(p.x) * Times(p.batch, p.time, p.heads * p.head_size),
+  Time(stream, "Rotate", 0, 2 * ElementBytes(p.x) * Times(p.batch, p.time, p.heads * p.head_size),
        [&] { ops_.llama().Rotate(stream, p); });
 }
 
 void ProfiledOps::GateForward(Stream& stream, const GateForwardArguments& p) {
-  Time("GateForward", 0, 3 * ElementBytes(p.x) * Times(p.m, p.n), [&] { ops_.llama().GateForward(stream, p); });
+  Time(stream, "GateForward", 0, 3 * ElementBytes(p.x) * Times(p.m, p.n), [&] { ops_.llama().GateForward(stream, p); });
 }
 
 void ProfiledOps::GateBackward(Stream& stream, const GateBackwardArguments& p) {
-  Time("GateBackward", 0, 5 * ElementBytes(p.x) * Times(p.m, p.n), [&] { ops_.llama().GateBackward(stream, p); });
+  Time(stream, "GateBackward", 0, 5 * ElementBytes(p.x) * Times(p.m, p.n),
+       [&] { ops_.llama().GateBackward(stream, p); });
 }
 
 void ProfiledOps::CachedAttention(Stream& stream, const CachedAttentionArguments& p) {
-  Time("CachedAttention", 0, 0, [&] { ops_.cache().CachedAttention(stream, p); });
+  Time(stream, "CachedAttention", 0, 0, [&] { ops_.cache().CachedAttention(stream, p); });
 }
 
 }  // namespace zerofleet::device

@@ -1,9 +1,15 @@
-// Ops that report the time of each call to a sink; for a device whose ops are done when they return.
+// Ops that report the time of each call to a sink: by the host's clock where they are done when they return, else by
+// events on their streams.
 #ifndef ZEROFLEET_WORKER_DEVICE_PROFILE_PROFILED_OPS_H_
 #define ZEROFLEET_WORKER_DEVICE_PROFILE_PROFILED_OPS_H_
 
+#include <deque>
+#include <memory>
+#include <string_view>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "worker/device/band_ops.h"
 #include "worker/device/cache_ops.h"
 #include "worker/device/llama_ops.h"
@@ -15,8 +21,12 @@ namespace zerofleet::device {
 
 class ProfiledOps : public Ops, public VocabularyOps, public BandOps, public LlamaOps, public CacheOps {
  public:
+  // Where the ops run: on the host's threads, before they return, or behind the host, on streams of their own. There a
+  // call is reported once a later one finds that it is done.
+  enum class Where : uint8_t { kHost, kBehindHost };
+
   // `ops` and `sink` must outlive this object.
-  ProfiledOps(Ops& ops, OpSink& sink) : ops_(ops), sink_(sink) {}
+  ProfiledOps(Ops& ops, OpSink& sink, Where where) : ops_(ops), sink_(sink), where_(where) {}
 
   void LinearForward(Stream&, const LinearForwardArguments&) override;
   void LinearGeluForward(Stream&, const LinearGeluForwardArguments&) override;
@@ -78,6 +88,7 @@ class ProfiledOps : public Ops, public VocabularyOps, public BandOps, public Lla
     return ops_.vocabulary().PartLogitsScratchBytes(rows, vocab, dtype);
   }
   int64_t BandRows(int64_t rows, DType dtype) const override { return ops_.bands().BandRows(rows, dtype); }
+  std::vector<RefusedShape> TakeRefusedShapes() override { return ops_.TakeRefusedShapes(); }
   double MeasureGemmPeak(DType dtype, int rounds) override { return ops_.MeasureGemmPeak(dtype, rounds); }
   VocabularyOps& vocabulary() override { return *this; }
   BandOps& bands() override { return *this; }
@@ -85,12 +96,22 @@ class ProfiledOps : public Ops, public VocabularyOps, public BandOps, public Lla
   CacheOps& cache() override { return *this; }
 
  private:
-  // Calls `op` and reports the call to the sink as `name`.
+  // A call whose op has been enqueued, between two events.
+  struct Enqueued {
+    std::string_view op;
+    OpCall call;
+    std::shared_ptr<Event> before, after;
+  };
+
+  // Calls `op`, which uses `stream`, and reports the call to the sink as `name`, a literal.
   template <class Op>
-  void Time(std::string_view name, double flops, double bytes, const Op& op);
+  void Time(Stream& stream, std::string_view name, double flops, double bytes, const Op& op);
 
   Ops& ops_;
   OpSink& sink_;
+  const Where where_;
+  absl::Mutex mutex_;
+  std::deque<Enqueued> behind_host_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace zerofleet::device

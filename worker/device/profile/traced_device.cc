@@ -15,7 +15,7 @@ namespace {
 class TracedDevice : public Device {
  public:
   TracedDevice(std::unique_ptr<Device> device, OpSink& sink)
-      : device_(std::move(device)), sink_(sink), ops_(device_->ops(), sink) {
+      : device_(std::move(device)), sink_(sink), ops_(device_->ops(), sink, ProfiledOps::Where::kHost) {
     ZF_CHECK(&device_->host() == device_.get());
   }
 
