@@ -338,7 +338,7 @@ void AddPlanCommand(CLI::App& app, CommandBody& body) {
   command->add_option("--host-memory", cluster.host_memory, "Memory of a node's host; 2TiB by default")
       ->type_name("SIZE");
   command
-      ->add_option("--efficiency", cluster.efficiency, "Share of the peak that matrix products reach; 0.5 by default")
+      ->add_option("--efficiency", cluster.efficiency, "Share of the peak that matrix products reach; 0.6 by default")
       ->type_name("SHARE");
   command
       ->add_option("--nvme", cluster.nvme,

@@ -130,7 +130,7 @@ absl::StatusOr<Cluster> ParseCluster(const ClusterFlags& flags) {
   ZF_ASSIGN_OR_RETURN(cluster.host_bytes, ParseSize("--host-memory", or_else(flags.host_memory, "2TiB")));
   ZF_ASSIGN_OR_RETURN(cluster.link_bytes_per_second, ParseBandwidth("--link", or_else(flags.link, "50GB/s")));
   ZF_ASSIGN_OR_RETURN(cluster.nvme_bytes_per_second, ParseBandwidth("--nvme", or_else(flags.nvme, "5GB/s")));
-  ZF_ASSIGN_OR_RETURN(cluster.efficiency, ParseShare("--efficiency", or_else(flags.efficiency, "0.5")));
+  ZF_ASSIGN_OR_RETURN(cluster.efficiency, ParseShare("--efficiency", or_else(flags.efficiency, "0.6")));
   return cluster;
 }
 

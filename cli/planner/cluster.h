@@ -65,7 +65,8 @@ struct ClusterFlags {
 };
 
 // Without flags: 1 h100, nodes of 8, 50 GB/s between nodes, 2 TiB of host memory at 400 GB/s and 5 GB/s of disks per
-// node, an efficiency of one half. InvalidArgument: one line that names the flag and says what it accepts.
+// node, an efficiency of 0.6 (bench/results/2026-11-28-h100.md). InvalidArgument: one line that names the flag and says
+// what it accepts.
 absl::StatusOr<Cluster> ParseCluster(const ClusterFlags& flags);
 
 // Parses "80GiB" or, in decimal units, "80GB"; 1 byte to 1 EiB. InvalidArgument otherwise, naming `flag`.
