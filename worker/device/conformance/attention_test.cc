@@ -202,7 +202,7 @@ TEST_P(GroupedAttentionTest, GradientMatchesFiniteDifferences) {
 }
 
 TEST_P(GroupedAttentionTest, BackwardAgreesWithFloat) {
-  for (const AttentionShape& s : {AttentionShape{2, 150, 6, 10, 2}, {3, 70, 4, 64, 2}, {2, 33, 4, 8, 1}}) {
+  for (const AttentionShape& s : {AttentionShape{1, 70, 4, 10, 2}, {2, 40, 4, 64, 2}, {2, 33, 4, 8, 1}}) {
     const auto qkv = Values(Elements(s), 5, DType::kBF16), dout = Values(Tokens(s) * Width(s), 6, DType::kBF16);
     const auto want = Backward(device(), s, DType::kF32, qkv, dout);
     // Where each head has its own gradient of keys and values, each is rounded before they are added.
