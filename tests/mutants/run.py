@@ -167,7 +167,8 @@ def main():
             print(f"{mutant.room}/{mutant.name}: {mutant.file}: {mutant.effect}")
         return
 
-    first = scratch.Scratch(FOLDER / "0", arguments.jobs)
+    edited = sorted({mutant.file for mutant in mutants})
+    first = scratch.Scratch(FOLDER / "0", arguments.jobs, edited)
     try:
         seconds, unusable = baseline(first, mutants)
     except scratch.BuildError as error:
@@ -180,7 +181,7 @@ def main():
     # A copy more is a build more: worth it where ccache makes that cheap.
     copies = max(1, min(arguments.jobs, len(usable) // 2)) if shutil.which("ccache") else 1
     first.jobs = max(1, arguments.jobs // copies)
-    places = [first] + [scratch.Scratch(FOLDER / str(number), first.jobs) for number in range(1, copies)]
+    places = [first] + [scratch.Scratch(FOLDER / str(number), first.jobs, edited) for number in range(1, copies)]
     results += judge_all(usable, seconds, places, report)
     sys.exit(summarize(results))
 

@@ -76,10 +76,10 @@ def copy_tree(destination):
 
 
 class Scratch:
-    """One copy and its builds. Not for use by two threads."""
+    """One copy and its builds, in which `edited` files will be mutated. Not for use by two threads."""
 
-    def __init__(self, folder, jobs):
-        self.folder, self.jobs = pathlib.Path(folder), jobs
+    def __init__(self, folder, jobs, edited):
+        self.folder, self.jobs, self.edited = pathlib.Path(folder), jobs, edited
         self.tree = self.folder / "tree"
         self.tests = {}
         self.configured = {}
@@ -101,9 +101,10 @@ class Scratch:
         """Configures a build once; a failure is kept and raised again."""
         if build not in self.configured:
             try:
-                # A mutant costs one file's compilation, so headers are compiled beforehand, and files not together.
+                # What stays as it is is compiled together; then a mutant costs one file's compilation.
                 self.run(["cmake", "-S", self.tree, "-B", self.folder / build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Mutants",
-                          "-DZEROFLEET_PRECOMPILE=ON", *CONFIGURE[build]])
+                          "-DZEROFLEET_PRECOMPILE=ON", "-DCMAKE_UNITY_BUILD=ON", "-DCMAKE_UNITY_BUILD_BATCH_SIZE=48",
+                          f"-DZEROFLEET_APART={';'.join(self.edited)}", *CONFIGURE[build]])
                 self.configured[build] = None
             except BuildError as error:
                 self.configured[build] = error
