@@ -4,13 +4,24 @@ it on the way, pods or nodes, changes a bit of a loss or of its final state. The
 
 Exit code 77 where this machine cannot be a node.
 """
+import contextlib
 import functools
 import json
 import os
+import pathlib
+import resource
+import signal
+import socket
 import ssl
 
 import release
 from release import HOST, NAME, NAMESPACE, RELEASE, STEPS, fleet
+
+# Two ranks in each of two pods, one on each node.
+PODS_OF_TWO = {"config": {"steps": 3 * STEPS, "parallel": {"workers": 4}, "model": {"heads": 4, "hidden": 32}},
+               "workers": {"ranksPerPod": 2}}
+# More than the descriptors that containerd gives a process, and more than a metrics port serves at a time.
+SILENT_CLIENTS, SILENT_SCRAPERS = 3000, 300
 
 
 class PodsCheck(release.ReleaseTest):
@@ -98,6 +109,103 @@ class PodsCheck(release.ReleaseTest):
         self.wait_for("two workers on the other node", lambda: self.places() == [stays.name] * 2)
         self.assert_complete_and_undisturbed(values)
         self.recoveries("its session ended", "its session ended")
+        self.uninstall()
+
+    def test_a_node_is_drained_while_a_spare_waits(self):
+        stays, goes = self.cluster.nodes
+        preferred = [{"weight": 100, "preference": {"matchExpressions": [{"key": HOST, "operator": "In", "values": [goes.name]}]}}]
+        values = self.values(config={"steps": 3 * STEPS, "restart": {"spares": 1}},
+                             workers={"topologySpreadConstraints": [], "affinity": {"nodeAffinity": {
+                                 "preferredDuringSchedulingIgnoredDuringExecution": preferred}}})
+        self.undisturbed(values)
+        self.install(values)
+        self.wait_until_step(10)
+        self.wait_for_budget()  # the spare is not ready, and not counted
+        self.assertEqual(self.places(), [goes.name] * 2)
+        self.addCleanup(self.cluster.command, "kubectl", "uncordon", goes.name)
+        self.cluster.kubectl("drain", goes.name, "--delete-emptydir-data", "--ignore-daemonsets", "--timeout=170s")
+        self.wait_for("two workers on the other node", lambda: self.places() == [stays.name] * 2)
+        self.wait_for("its spare, too", lambda: [pod["spec"].get("nodeName") for pod in self.pods()] == [stays.name] * 3)
+        self.assert_complete_and_undisturbed(values)
+        # A spare that takes a place before it has to go, too, is drained of it once more.
+        self.recoveries("its session ended", "its session ended", perhaps=("its session ended",))
+        self.uninstall()
+
+    def members(self):
+        """What the coordinator knows of each rank, by rank."""
+        return {each["rank"]: each for each in self.status().get("members", [])}
+
+    def processes_of(self, index):
+        """The processes of the ranks in the pod of that index, by their place in it."""
+        found = {}
+        for process in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                arguments = (process / "cmdline").read_text().split("\0")
+                variables = (process / "environ").read_text().split("\0")
+            except OSError:
+                continue  # it has ended
+            if "--local-rank" in arguments and f"JOB_COMPLETION_INDEX={index}" in variables:
+                found[int(arguments[arguments.index("--local-rank") + 1])] = int(process.name)
+        return found
+
+    def install_pods_of_two(self, **config):
+        values = self.values(**fleet.merged(PODS_OF_TWO, {"config": config}))
+        self.undisturbed(values)
+        self.install(values)
+        self.wait_until_step(10)
+        self.assertEqual({rank: each["node_name"] for rank, each in self.members().items()},
+                         {rank: self.cluster.nodes[rank // 2].name for rank in range(4)}, "a pod's ranks must follow each other")
+        return values
+
+    def test_tensor_groups_of_two_pods_go_on_from_the_other_nodes_copies(self):
+        values = self.install_pods_of_two(parallel={"tensor": 2}, checkpoint={"snapshot_every_steps": 10, "replicate": 1})
+        uid, _, pod = next(each for each in self.workers() if each[1] == "1")
+        at = self.step()
+        os.kill(self.processes_of(1)[1], signal.SIGKILL)
+        self.wait_for("training to go on", lambda: self.step() > at + 100)
+        self.assertIn(uid, [each[0] for each in self.workers()], "the pod was to start its lost rank again")
+
+        at = self.step()
+        self.cluster.kubectl("delete", "pod", pod, "-n", NAMESPACE, "--grace-period=0", "--force")
+        self.wait_for("a new pod of that index", lambda: any(each[1] == "1" and each[0] != uid for each in self.workers()))
+        self.wait_for("training to go on", lambda: self.step() > at + 100)
+        self.assert_complete_and_undisturbed(values)
+        one, node, *more = self.recoveries("its session ended", "its session ended", perhaps=("its session ended",))
+        self.assertEqual(one["failed_ranks"], [3])
+        self.assertLessEqual(set(node["failed_ranks"]), {2, 3})
+        self.assertEqual([each.get("from_memory") for each in (one, node, *more)], [True] * (2 + len(more)))
+        self.uninstall()
+
+    def test_the_ranks_of_a_pod_are_a_team(self):
+        values = self.install_pods_of_two(parallel={"zero_stage": 3})
+        self.assertEqual({rank: each["team"] for rank, each in self.members().items()}, {rank: rank // 2 for rank in range(4)})
+        self.assert_complete_and_undisturbed(values)
+        self.recoveries()
+        self.uninstall()
+
+    def test_clients_that_say_nothing_keep_nobody_out(self):
+        values = self.values(config={"steps": 3 * STEPS})
+        self.undisturbed(values)
+        self.install(values)
+        self.wait_until_step(10)
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2 * SILENT_CLIENTS), hard))
+        name = f"{NAME}-coordinator-0"
+        address = self.cluster.get("pod", name, "-n", NAMESPACE)["status"]["podIP"]
+        with contextlib.ExitStack() as held:
+            for port, count in ((7070, SILENT_CLIENTS), (9400, SILENT_SCRAPERS)):
+                for _ in range(count):
+                    held.enter_context(socket.create_connection((address, port), timeout=30))
+            uid, _, pod = next(each for each in self.workers() if each[1] == "1")
+            at = self.step()
+            self.cluster.kubectl("delete", "pod", pod, "-n", NAMESPACE, "--grace-period=0", "--force")
+            self.wait_for("a new pod of that index", lambda: any(each[1] == "1" and each[0] != uid for each in self.workers()))
+            self.wait_for("training to go on", lambda: self.step() > at + 50)
+            self.assertEqual(self.status().get("phase"), "training")
+            status = self.cluster.get("pod", name, "-n", NAMESPACE)["status"]
+        self.assertEqual([(each["ready"], each["restartCount"]) for each in status["containerStatuses"]], [(True, 0)])
+        self.assert_complete_and_undisturbed(values)
+        self.recoveries("its session ended")
         self.uninstall()
 
     def on_each_node(self):
