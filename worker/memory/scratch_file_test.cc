@@ -1,7 +1,12 @@
 // A file without a name: what is written is read, nothing is left behind, and a full disk is reported at once.
 #include "worker/memory/scratch_file.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -61,6 +66,31 @@ TEST_F(ScratchFileTest, TellsWhatDoesNotFit) {
               AllOf(HasSubstr("/states-"), HasSubstr(": cannot take 1.0 PiB in "), HasSubstr(directory_)));
   EXPECT_TRUE(IsOfScratchFile(file.status()));  // so that a replacement on another node may do better
   EXPECT_THAT(*ListDirectory(directory_), IsEmpty());
+}
+
+// The bytes that the file system has set aside for the open files without a name below `directory`.
+int64_t BytesTaken(const std::string& directory) {
+  const std::string folder = std::filesystem::canonical(directory);
+  int64_t bytes = 0;
+  for (const auto& descriptor : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code closed;
+    const std::string target = std::filesystem::read_symlink(descriptor.path(), closed);
+    struct stat file = {};
+    if (target.starts_with(folder) && stat(descriptor.path().c_str(), &file) == 0) bytes += file.st_blocks * 512;
+  }
+  return bytes;
+}
+
+TEST_F(ScratchFileTest, TakesItsRoomAtOnce) {
+  constexpr int64_t kBytes = 64 * kBlock;
+  ASSERT_TRUE(CreateDirectories(directory_).ok());
+  const int probe = open(directory_.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  const bool taken = probe >= 0 && posix_fallocate(probe, 0, kBytes) == 0 && BytesTaken(directory_) >= kBytes;
+  if (probe >= 0) close(probe);
+  if (!taken) GTEST_SKIP() << "this file system sets no room aside";
+  const auto file = ScratchFile::Create(directory_, "states", kBytes);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_GE(BytesTaken(directory_), kBytes);
 }
 
 TEST_F(ScratchFileTest, TellsWhereItEnds) {

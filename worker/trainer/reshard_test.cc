@@ -179,5 +179,12 @@ TEST_F(ReshardTest, AnyFleetLoadsWhatAnyOtherHasWritten) {
   EXPECT_EQ(compared, int64_t{kStages} * kMostRanks * states * (kMostRanks * (kMostRanks + 1) / 2 + 3 * kMostRanks));
 }
 
+// The vectors of an empty shard all begin at one place of its file.
+TEST_F(ReshardTest, CommitsWhatAFleetWithARankThatOwnsNothingHasWritten) {
+  const absl::StatusOr<v1::CheckpointManifest> manifest = checkpoint::ReadManifest(Write(1, 8));
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  EXPECT_EQ(checkpoint::StoredElements(manifest->files(7)), 0);
+}
+
 }  // namespace
 }  // namespace zerofleet::trainer

@@ -115,6 +115,7 @@ TEST_F(SnapshotStoreTest, TheLastTwoAreKeptAndComeBack) {
       const auto shard = store_.Take(ManifestOf(step), rank.engine().state(), rank.device(), rank.stream());
       ASSERT_TRUE(shard.ok());
       EXPECT_THAT(StepsOf(store_, 0), Not(testing::Contains(step)));  // not yet
+      EXPECT_TRUE(absl::IsNotFound(store_.Describe(*shard).status()));
       store_.Seal(*shard);
     }
     EXPECT_THAT(StepsOf(store_, 0), testing::ElementsAre(2, 3));

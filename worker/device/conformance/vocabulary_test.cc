@@ -1,6 +1,7 @@
 // The ops on parts of a vocabulary, put together, compared with the ops on the whole one, on every device.
 #include "worker/device/vocabulary_ops.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "worker/device/conformance/device_fixture.h"
@@ -149,13 +150,15 @@ void VocabularyTest::ExpectPartsAreTheWhole() {
 }
 
 TEST_P(VocabularyTest, LargeLogitsOfAnotherPartDoNotOverflow) {
-  std::vector<float> w(kVocab * kWidth);
-  for (int64_t i = 0; i < kWidth; ++i) w[i] = 100.0f;  // token 0
-  const Loss loss = RunParts(std::vector<float>(kTokens * kWidth, 1.0f), w, 1.0f, true);
-  double targets_elsewhere = 0;
-  for (int32_t id : Ids(31)) targets_elsewhere += id != 0;
-  EXPECT_DOUBLE_EQ(loss.sums[2], 100.0 * kWidth * targets_elsewhere);
-  for (float value : loss.dw) EXPECT_TRUE(std::isfinite(value));
+  for (const int32_t token : {0, static_cast<int32_t>(kVocab - 1)}) {
+    std::vector<float> w(kVocab * kWidth);
+    std::fill_n(w.begin() + token * kWidth, kWidth, 100.0f);
+    const Loss loss = RunParts(std::vector<float>(kTokens * kWidth, 1.0f), w, 1.0f, true);
+    double targets_elsewhere = 0;
+    for (int32_t id : Ids(31)) targets_elsewhere += id != token;
+    EXPECT_EQ(loss.sums, std::vector<double>(kParts, 100.0 * kWidth * targets_elsewhere)) << "token " << token;
+    for (float value : loss.dw) EXPECT_TRUE(std::isfinite(value));
+  }
 }
 
 TEST_P(VocabularyTest, NaNReachesTheLoss) {
