@@ -120,9 +120,11 @@ class SupervisedFleet(fleet.FleetTest):
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
                 return 'zerofleet_coordinator_phase{phase="failed"} 1' in answer.read().decode()
         self.wait_for("the failure", has_failed)
+        # Still so when all others have heard of it and gone.
+        self.assertEqual(self.end(workers[0], send=None)[0], 4)
+        self.assertTrue(has_failed())
         code, _, err = self.end(coordinator)
         self.assertEqual(code, 4, err)
-        self.assertEqual(self.end(workers[0], send=None)[0], 4)
         self.assert_nothing_left()
 
     def test_all_may_leave_before_training_and_come_back(self):
