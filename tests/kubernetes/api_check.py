@@ -16,6 +16,8 @@ CHART = control_plane.ROOT / "helm" / "zerofleet"
 NAMESPACE = "training"
 # Of controllers that are not installed here.
 FOREIGN = {"jobset", "tls-cert-manager", "observed", "metrics-tls"}
+# The rest of a set without what another controller defines.
+WITHOUT = {"node": ("--set", "metrics.monitors.enabled=false")}
 KINDS = "statefulsets,jobs,services,configmaps,persistentvolumeclaims,networkpolicies,poddisruptionbudgets"
 
 
@@ -33,7 +35,8 @@ class ApiCheck(unittest.TestCase):
         # What the controller manager would make.
         cls.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {
             "name": NAMESPACE, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}},
-            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": NAMESPACE}},
+            *({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": NAMESPACE}}
+              for name in ("default", "trainer")),
             {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 10},
             {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "nvidia"}, "handler": "nvidia"})
 
@@ -67,7 +70,7 @@ class ApiCheck(unittest.TestCase):
         self.assertGreaterEqual(len(sets.keys() - FOREIGN), 12)
         for name in sorted(sets.keys() - FOREIGN):
             with self.subTest(values=name):
-                self.helm("install", "run", str(CHART), "-f", str(sets[name]))
+                self.helm("install", "run", str(CHART), "-f", str(sets[name]), *WITHOUT.get(name, ()))
                 self.assertGreaterEqual(len(self.objects()), 6)
                 self.admit("statefulset")
                 self.admit("job")
