@@ -31,6 +31,7 @@ SPREAD = {"maxSkew": 1, "topologyKey": HOST, "whenUnsatisfiable": "DoNotSchedule
 
 class ReleaseTest(unittest.TestCase):
     NODES = 2
+    RUN_KIND = "jobs"  # of the object that is complete when the run is
 
     @classmethod
     def setUpClass(cls):
@@ -116,10 +117,10 @@ class ReleaseTest(unittest.TestCase):
     # --- what it does
 
     def condition(self, kind):
-        """The Job's condition of that type, if it is true."""
-        jobs = [each for each in self.cluster.get("jobs", "-n", NAMESPACE)["items"] if "deletionTimestamp" not in each["metadata"]]
-        self.assertEqual(len(jobs), 1)
-        return next((each for each in jobs[0]["status"].get("conditions", []) if each["type"] == kind and each["status"] == "True"), None)
+        """The run's condition of that type, if it is true."""
+        runs = [each for each in self.cluster.get(self.RUN_KIND, "-n", NAMESPACE)["items"] if "deletionTimestamp" not in each["metadata"]]
+        self.assertEqual(len(runs), 1)
+        return next((each for each in runs[0].get("status", {}).get("conditions", []) if each["type"] == kind and each["status"] == "True"), None)
 
     def pods(self):
         return self.cluster.get("pods", "-n", NAMESPACE, "-l", "app.kubernetes.io/component=worker")["items"]
@@ -163,22 +164,43 @@ class ReleaseTest(unittest.TestCase):
         self.cluster.wait_for(f"step {step}", lambda: self.step() >= step)
         self.assertLess(self.step(), STEPS // 2, "the run is over too soon")
 
+    def wait_for_recovery(self, number):
+        """Until the run has recovered so many times, and trains on."""
+        self.wait_for(f"recovery {number}", lambda: len(self.report().of("recovery")) >= number)
+        at = self.step()
+        self.wait_for("training to go on", lambda: self.step() > at + 50)
+
     # --- what it has to be
 
     def undisturbed(self, values):
         """The losses and the last states of the same run as processes of this machine."""
-        key = json.dumps({**values["config"], "restart": None}, sort_keys=True)
+        ranks_per_pod = values["workers"].get("ranksPerPod", 1)
+        key = json.dumps({**values["config"], "restart": None, "ranks_per_pod": ranks_per_pod}, sort_keys=True)
         if key not in self.wanted:
             directory, report = self.work / f"undisturbed-{len(self.wanted)}", self.work / "undisturbed.jsonl"
             config = {**values["config"], "data": {"train": [str(self.text)]}, "device": "cpu",
                       "checkpoint": {"dir": str(directory), "every_steps": 0}}
             (self.work / "undisturbed.yaml").write_text(json.dumps(config))
             report.unlink(missing_ok=True)
-            subprocess.run([fleet.BINARY, "train", str(self.work / "undisturbed.yaml"), "--report", str(report)], check=True,
-                           capture_output=True, timeout=600)
+            self.train_here(self.work / "undisturbed.yaml", report, config["parallel"]["workers"] // ranks_per_pod, ranks_per_pod)
             self.wanted[key] = (fleet.Run(0, "", "", report).column("loss"),
                                 fleet.checkpoint_states(fleet.latest_checkpoint(directory)))
         return self.wanted[key]
+
+    def train_here(self, config, report, pods, ranks_per_pod):
+        """A run on this machine. The ranks of a pod are a team, which changes the order of sums, so they are one here, too."""
+        if ranks_per_pod == 1:
+            commands = [("train", config, "--report", report)]
+        else:
+            at = f"127.0.0.1:{control_plane.free_port()}"
+            commands = [("coordinator", "--config", config, "--listen", at, "--report", report,
+                         "--state-dir", tempfile.mkdtemp(dir=self.work))]
+            commands += [("worker", "--coordinator", at, "--local", ranks_per_pod, "--node", f"pod-{pod}", "--device", "cpu")
+                         for pod in range(pods)]
+        started = [subprocess.Popen([fleet.BINARY, *map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                   for command in commands]
+        for command, process in zip(commands, started):
+            self.assertEqual(process.wait(600), 0, command)
 
     def assert_complete_and_undisturbed(self, values, every_step=True):
         """The run has come to its end, and every loss in its report is the undisturbed run's, those of steps done twice too."""
