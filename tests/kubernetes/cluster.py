@@ -7,7 +7,8 @@ below, from the EndpointSlices that the controllers make; and volumes are folder
 policies are not enforced.
 
 It needs root, and namespaces of its own (`in_namespaces`): when the process ends, the kernel ends the pods and takes the mounts,
-the bridge and the routes away. Empty folders stay: /var/lib/kubelet, /var/lib/cni and, of controllers.py, /etc/kueue.
+the bridge and the routes away. Empty folders stay: /var/lib/kubelet, /var/lib/cni and, of controllers.py, /etc/kueue and
+/tmp/k8s-webhook-server.
 """
 import json
 import os

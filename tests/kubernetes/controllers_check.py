@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """The chart on the cluster of two nodes (see cluster.py) with controllers that are not Kubernetes' own (see controllers.py): workers
-in a JobSet, a fleet that Kueue admits and puts back in its queue, certificates that cert-manager signs and renews. As in
-pods_check.py, nothing of this changes a bit of a loss or of a run's final state.
+in a JobSet, a fleet that Kueue admits and puts back in its queue, certificates that cert-manager signs and renews, a TrainJob of
+Kubeflow Trainer. As in pods_check.py, nothing of this changes a bit of a loss or of a run's final state.
 
 Exit code 77 where this machine cannot be a node.
 """
 import base64
 import datetime
 import json
+import re
 import ssl
 
 import control_plane
@@ -16,6 +17,7 @@ import release
 from release import NAME, NAMESPACE, STEPS, fleet
 
 QUEUES = control_plane.ROOT / "deploy" / "kueue" / "queues.yaml"
+KUBEFLOW = control_plane.ROOT / "deploy" / "kubeflow"
 QUEUE, PRIORITY, AUTHORITY = "training", "batch", "fleet-ca"
 ROOM, ROOM_FOR_ONE = '"64"', "15m"  # cores in the queue: as it is in deploy/, and more than a worker's request but less than two's
 
@@ -27,6 +29,7 @@ class ControllersCheck(release.ReleaseTest):
         controllers.start_jobset(cls.cluster)
         controllers.start_kueue(cls.cluster)
         controllers.start_cert_manager(cls.cluster)
+        controllers.start_trainer(cls.cluster)
 
     def test_a_jobset_trains_and_makes_a_killed_pod_anew(self):
         values = self.values(workers={"kind": "JobSet"})
@@ -174,6 +177,68 @@ class ControllersCheck(release.ReleaseTest):
         self.assert_complete_and_undisturbed(values)
         self.recoveries()
         self.uninstall()
+
+    # --- Kubeflow Trainer
+
+    def start_train_job(self, values):
+        """The runtime and the TrainJob of deploy/ with this image and run, two workers, and a report."""
+        changes = {
+            "runtime.yaml": (("image: zerofleet:0.2.0", f"image: {release.REPOSITORY}:{release.TAG}"),
+                             ("- --run-name=$(JOBSET_NAME)", "- --run-name=$(JOBSET_NAME)\n- --report=/checkpoints/report.jsonl"),
+                             ('requests: {cpu: "1", memory: 1Gi}', "requests: {cpu: 10m, memory: 64Mi}")),
+            "trainjob.yaml": (("numNodes: 4", "numNodes: 2"),)}
+        config = fleet.merged(values["config"], {"checkpoint": {"dir": "/checkpoints/run"}})
+        claims = (("checkpoints", values["checkpoints"]["storageClass"], "ReadWriteMany"), ("data", "trainjob-data", "ReadOnlyMany"))
+        (self.cluster.volume("trainjob-data", "ReadOnlyMany") / "train.txt").write_bytes(self.text.read_bytes())
+        self.cluster.kubectl("create", "secret", "generic", "zerofleet-token", "-n", NAMESPACE, "--from-literal=token=of-the-train-job")
+        self.cluster.apply(*({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": f"zerofleet-{name}", "namespace": NAMESPACE},
+            "spec": {"accessModes": [mode], "storageClassName": storage, "resources": {"requests": {"storage": "1Mi"}}}}
+            for name, storage, mode in claims))
+        for file, pairs in changes.items():
+            text = (KUBEFLOW / file).read_text()
+            for old, new in pairs:
+                at = re.search(rf"^( *){re.escape(old)}", text, flags=re.M)
+                self.assertIsNotNone(at, f"{file}: {old}")
+                text = text.replace(old, new.replace("\n", f"\n{at[1]}"))
+            objects = [each for each in text.split("---\n") if "kind: ConfigMap" not in each]
+            self.cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "zerofleet-run", "namespace": NAMESPACE},
+                                "data": {"run.yaml": json.dumps(config)}})
+            self.cluster.kubectl("apply", "-n", NAMESPACE, "-f", "-", input="---\n".join(objects))
+
+    def pods_of(self, role):
+        """(uid, name) of the TrainJob's pods of that role that are not on their way out."""
+        found = self.cluster.get("pods", "-n", NAMESPACE, "-l", f"jobset.sigs.k8s.io/replicatedjob-name={role}")["items"]
+        return [(pod["metadata"]["uid"], pod["metadata"]["name"]) for pod in found
+                if "deletionTimestamp" not in pod["metadata"] and pod["status"].get("phase") in ("Pending", "Running")]
+
+    def evict(self, role):
+        """Evicts a pod of that role, and waits for another in its place."""
+        uid, name = self.pods_of(role)[0]
+        self.cluster.kubectl("create", "--raw", f"/api/v1/namespaces/{NAMESPACE}/pods/{name}/eviction", "-f", "-", input=json.dumps(
+            {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": NAMESPACE}}))
+        count = {"coordinator": 1, "node": 2}[role]
+        self.wait_for(f"a new {role}", lambda: (left := self.pods_of(role)) and len(left) == count and uid not in dict(left))
+
+    def test_a_train_job_goes_on_after_evictions(self):
+        self.RUN_KIND = "trainjobs"
+        values = self.values(config={"steps": 2 * STEPS})
+        self.undisturbed(values)
+        self.start_train_job(values)
+        self.wait_until_step(10)
+        self.evict("coordinator")
+        at = self.step()
+        self.wait_for("training to go on", lambda: self.step() > at + 50)
+        self.evict("node")
+        self.wait_for_recovery(1)
+        self.assert_complete_and_undisturbed(values)
+        self.recoveries("its session ended", perhaps=("its session ended",))
+        self.cluster.kubectl("delete", "trainjob", "run", "-n", NAMESPACE)
+        self.cluster.wait_for("its JobSet to be gone", lambda: not self.cluster.get("jobsets", "-n", NAMESPACE)["items"])
+        for kind, name in (("networkpolicy", "zerofleet-run"), ("configmap", "zerofleet-run"), ("secret", "zerofleet-token"),
+                           ("pvc", "zerofleet-checkpoints"), ("pvc", "zerofleet-data")):
+            self.cluster.kubectl("delete", kind, name, "-n", NAMESPACE)
+        self.cluster.wait_for("nothing to be left", lambda: self.objects() == self.before)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@
 #   bin/kueue, kueue       Kueue's controller, likewise
 #   bin/cert-manager,      cert-manager's controllers and webhook in one program, whose source is in tools/cert_manager, likewise
 #   cert-manager
+#   bin/trainer-…,         Kubeflow Trainer's controller, likewise
+#   trainer-…
 #   debian                 etcd, containerd, runc and the plugins of the Container Network Interface, unpacked from Debian's packages
 #                          rather than installed, which would start servers
 #   venv                   Python with kubernetes-validate, which has the schemas of Kubernetes 1.29 to 1.34, and with
@@ -103,6 +105,12 @@ build kueue kueue sigs.k8s.io/kueue/cmd/kueue ''
 if undescribed kueue kueue sigs.k8s.io/kueue; then
   kubectl kustomize "$source/config/components/crd" >"$made/kueue/types.yaml"
   kubectl kustomize "$source/config/components/webhook" >"$made/kueue/webhooks.yaml"
+fi
+
+build trainer trainer-controller-manager github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager ''
+if undescribed trainer trainer-controller-manager github.com/kubeflow/trainer/v2; then
+  kubectl kustomize "$source/manifests/base/crds" >"$made/trainer-controller-manager/types.yaml"
+  kubectl kustomize "$source/manifests/base/webhook" >"$made/trainer-controller-manager/webhooks.yaml"
 fi
 
 build cert_manager cert-manager . ''
