@@ -17,7 +17,7 @@ import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-BINARY = os.environ.get("ZEROFLEET", str(ROOT / "build" / "zerofleet"))
+BINARY = os.path.abspath(os.environ.get("ZEROFLEET", ROOT / "build" / "zerofleet"))
 MARK = "ZEROFLEET_TEST_MARK"
 # Longer than any run here takes on a loaded machine; a run that hangs fails by this limit.
 RUN_SECONDS = 240
