@@ -1,6 +1,7 @@
 """Controllers that a cluster may have besides Kubernetes' own: those of JobSets, Kueue's, cert-manager's and Kubeflow Trainer's. Each
 is a process beside the others rather than a pod, with its types in the API server and its webhooks, which the API server calls at an
-address of its own rather than a Service's. `scripts/setup.sh kubernetes` builds them from their modules, and takes types and webhooks from there.
+address of its own rather than a Service's. `scripts/setup.sh kubernetes` builds them from their modules, and takes types and
+webhooks from there.
 """
 import base64
 import json

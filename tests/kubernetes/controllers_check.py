@@ -191,7 +191,9 @@ class ControllersCheck(release.ReleaseTest):
         claims = (("checkpoints", values["checkpoints"]["storageClass"], "ReadWriteMany"), ("data", "trainjob-data", "ReadOnlyMany"))
         (self.cluster.volume("trainjob-data", "ReadOnlyMany") / "train.txt").write_bytes(self.text.read_bytes())
         self.cluster.kubectl("create", "secret", "generic", "zerofleet-token", "-n", NAMESPACE, "--from-literal=token=of-the-train-job")
-        self.cluster.apply(*({
+        self.cluster.apply({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "zerofleet-run", "namespace": NAMESPACE},
+            "data": {"run.yaml": json.dumps(config)}}, *({
             "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": f"zerofleet-{name}", "namespace": NAMESPACE},
             "spec": {"accessModes": [mode], "storageClassName": storage, "resources": {"requests": {"storage": "1Mi"}}}}
             for name, storage, mode in claims))
@@ -202,8 +204,6 @@ class ControllersCheck(release.ReleaseTest):
                 self.assertIsNotNone(at, f"{file}: {old}")
                 text = text.replace(old, new.replace("\n", f"\n{at[1]}"))
             objects = [each for each in text.split("---\n") if "kind: ConfigMap" not in each]
-            self.cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "zerofleet-run", "namespace": NAMESPACE},
-                                "data": {"run.yaml": json.dumps(config)}})
             self.cluster.kubectl("apply", "-n", NAMESPACE, "-f", "-", input="---\n".join(objects))
 
     def pods_of(self, role):

@@ -18,8 +18,7 @@ import release
 from release import HOST, NAME, NAMESPACE, RELEASE, STEPS, fleet
 
 # Two ranks in each of two pods, one on each node.
-PODS_OF_TWO = {"config": {"parallel": {"workers": 4}, "model": {"heads": 4, "hidden": 32}},
-               "workers": {"ranksPerPod": 2}}
+PODS_OF_TWO = {"config": {"parallel": {"workers": 4}, "model": {"heads": 4, "hidden": 32}}, "workers": {"ranksPerPod": 2}}
 # More than the descriptors that containerd gives a process, and more than a metrics port serves at a time.
 SILENT_CLIENTS, SILENT_SCRAPERS = 3000, 300
 

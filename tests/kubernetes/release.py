@@ -120,7 +120,8 @@ class ReleaseTest(unittest.TestCase):
         """The run's condition of that type, if it is true."""
         runs = [each for each in self.cluster.get(self.RUN_KIND, "-n", NAMESPACE)["items"] if "deletionTimestamp" not in each["metadata"]]
         self.assertEqual(len(runs), 1)
-        return next((each for each in runs[0].get("status", {}).get("conditions", []) if each["type"] == kind and each["status"] == "True"), None)
+        conditions = runs[0].get("status", {}).get("conditions", [])
+        return next((each for each in conditions if each["type"] == kind and each["status"] == "True"), None)
 
     def pods(self):
         return self.cluster.get("pods", "-n", NAMESPACE, "-l", "app.kubernetes.io/component=worker")["items"]
