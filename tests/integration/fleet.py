@@ -59,6 +59,24 @@ def free_port(count=1):
     raise RuntimeError("no free port")
 
 
+def environment_of(pid):
+    """The environment that process `pid` was started with, "" of a kernel thread and of one that has ended. OSError if it is gone.
+
+    While a process loads the program that it executes its environment reads as empty, on a busy machine for long: then it is
+    read again.
+    """
+    loaded = False
+    while True:
+        environment = pathlib.Path("/proc", str(pid), "environ").read_bytes()
+        if environment or loaded:
+            return environment.decode(errors="replace")
+        words = pathlib.Path("/proc", str(pid), "stat").read_text().rsplit(")", 1)[1].split()
+        size, start_of_code = int(words[20]), int(words[23])  # vsize and startcode of proc(5); the second is set last
+        loaded = size == 0 or start_of_code != 0
+        if not loaded:
+            time.sleep(0.001)
+
+
 class Run:
     """A finished command: its exit code, what it printed, and its report."""
 
@@ -194,11 +212,11 @@ class FleetTest(unittest.TestCase):
             if not entry.isdigit():
                 continue
             try:
-                environment = pathlib.Path("/proc", entry, "environ").read_bytes()
+                environment = environment_of(entry)
                 state = pathlib.Path("/proc", entry, "stat").read_text().rsplit(")", 1)[1].split()[0]
             except OSError:
                 continue
-            if f"{MARK}={self.mark}".encode() in environment and state != "Z":
+            if f"{MARK}={self.mark}" in environment and state != "Z":
                 alive.append(int(entry))
         return alive
 
