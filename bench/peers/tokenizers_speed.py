@@ -44,8 +44,9 @@ def documents(megabytes):
 
 
 def ours(flags, tokenizer, lines, threads):
+    width = 16 if len(json.loads(tokenizer.read_text())["model"]["vocab"]) <= 1 << 16 else 32
     with tempfile.TemporaryDirectory(dir=flags.folder) as folder:
-        told = subprocess.run([flags.zerofleet, "tokenize", "--tokenizer", tokenizer, "--output", f"{folder}/out.u32", "--end-token", "none",
+        told = subprocess.run([flags.zerofleet, "tokenize", "--tokenizer", tokenizer, "--output", f"{folder}/out.u{width}", "--end-token", "none",
                                "--threads", str(threads), lines], check=True, capture_output=True, text=True).stdout
     _, tokens, rate = TOLD.search(told).groups()
     return int(tokens), float(rate)

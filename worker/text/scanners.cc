@@ -6,8 +6,11 @@
 
 #include <oniguruma.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "base/check.h"
@@ -17,12 +20,15 @@ namespace zerofleet::text {
 namespace {
 
 // Bits of a character's classes, and the classes as expressions.
-constexpr uint8_t kLetter = 1, kNumber = 2, kSpace = 4, kNewline = 8;  // \p{L}, \p{N}, \s, [\r\n]
-constexpr uint8_t kUpper = 16;                                         // [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]
-constexpr uint8_t kLower = 32;                                         // [\p{Ll}\p{Lm}\p{Lo}\p{M}]
+using Bits = uint16_t;
+constexpr Bits kLetter = 1, kNumber = 2, kSpace = 4, kNewline = 8;  // \p{L}, \p{N}, \s, [\r\n]
+constexpr Bits kUpper = 16;                                         // [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]
+constexpr Bits kLower = 32;                                         // [\p{Ll}\p{Lm}\p{Lo}\p{M}]
+constexpr Bits kMark = 64, kSymbol = 128;                           // \p{M}, [\p{P}\p{S}]
+constexpr Bits kEastAsian = 256;                                    // [一-龥぀-ゟ゠-ヿ]
 constexpr uint32_t kCodes = 0x110000;
 
-void AddProperty(const char* name, uint8_t bits, std::vector<uint8_t>& classes) {
+void AddProperty(const char* name, Bits bits, std::vector<Bits>& classes) {
   OnigEncoding encoding = ONIG_ENCODING_UTF8;
   const auto* begin = reinterpret_cast<const OnigUChar*>(name);
   const int ctype = encoding->property_name_to_ctype(encoding, const_cast<OnigUChar*>(begin),
@@ -38,50 +44,57 @@ void AddProperty(const char* name, uint8_t bits, std::vector<uint8_t>& classes) 
   }
 }
 
-const uint8_t* Classes() {
-  static const std::vector<uint8_t>& classes = *[] {
-    auto* made = new std::vector<uint8_t>(kCodes);
+const Bits* Classes() {
+  static const std::vector<Bits>& classes = *[] {
+    auto* made = new std::vector<Bits>(kCodes);
     AddProperty("L", kLetter, *made);
     AddProperty("N", kNumber, *made);
     AddProperty("Space", kSpace, *made);
     for (const char* name : {"Lu", "Lt"}) AddProperty(name, kUpper, *made);
     for (const char* name : {"Lm", "Lo", "M"}) AddProperty(name, kUpper | kLower, *made);
     AddProperty("Ll", kLower, *made);
+    AddProperty("M", kMark, *made);
+    for (const char* name : {"P", "S"}) AddProperty(name, kSymbol, *made);
+    for (uint32_t code = 0x4E00; code <= 0x9FA5; ++code) (*made)[code] |= kEastAsian;
+    for (uint32_t code = 0x3040; code <= 0x30FF; ++code) (*made)[code] |= kEastAsian;
     for (const char newline : {'\r', '\n'}) (*made)[static_cast<size_t>(newline)] |= kNewline;
     return made;
   }();
   return classes.data();
 }
 
-// A text and the classes of its characters. Behind its end is a character with no class and no bytes.
+// A text and the classes of its characters. It ends before the first character whose bits in `fence` are not `inside`;
+// there is a character with no class and no bytes.
 class View {
  public:
-  explicit View(std::string_view text) : text_(text), classes_(Classes()) {}
+  explicit View(std::string_view text, Bits fence = 0, Bits inside = 0)
+      : text_(text), classes_(Classes()), fence_(fence), inside_(inside) {}
 
   struct One {
-    uint8_t bits;
+    Bits bits;
     uint8_t bytes;
   };
   One At(size_t at) const {
-    if (at >= text_.size()) return {0, 0};
-    const auto first = static_cast<uint8_t>(text_[at]);
-    if (first < 0x80) return {classes_[first], 1};
-    const auto byte = [&](size_t i) { return static_cast<uint32_t>(static_cast<uint8_t>(text_[at + i]) & 0x3F); };
-    if (first < 0xE0) return {classes_[(first & 0x1Fu) << 6 | byte(1)], 2};
-    if (first < 0xF0) return {classes_[(first & 0x0Fu) << 12 | byte(1) << 6 | byte(2)], 3};
-    return {classes_[(first & 0x07u) << 18 | byte(1) << 12 | byte(2) << 6 | byte(3)], 4};
+    const One one = Decoded(at);
+    return (one.bits & fence_) == inside_ ? one : One{0, 0};
   }
-  bool Ends(size_t at) const { return at >= text_.size(); }
+  bool Ends(size_t at) const { return At(at).bytes == 0; }
   bool Is(size_t at, char c) const { return at < text_.size() && text_[at] == c; }
 
   // The end of the run, from `at` on, of characters that have one of `bits`.
-  size_t RunOf(uint8_t bits, size_t at) const {
+  size_t RunOf(Bits bits, size_t at) const {
     for (One one = At(at); (one.bits & bits) != 0; one = At(at)) at += one.bytes;
     return at;
   }
   // The end of the run, from `at` on, of characters that have none of `bits`.
-  size_t RunWithout(uint8_t bits, size_t at) const {
+  size_t RunWithout(Bits bits, size_t at) const {
     for (One one = At(at); one.bytes != 0 && (one.bits & bits) == 0; one = At(at)) at += one.bytes;
+    return at;
+  }
+
+  // The end of the run of [A-Za-z] from `at` on.
+  size_t AsciiLetters(size_t at) const {
+    for (One one = At(at); one.bytes == 1 && (one.bits & kLetter) != 0; one = At(at)) ++at;
     return at;
   }
 
@@ -122,8 +135,19 @@ class View {
   }
 
  private:
+  One Decoded(size_t at) const {
+    if (at >= text_.size()) return {0, 0};
+    const auto first = static_cast<uint8_t>(text_[at]);
+    if (first < 0x80) return {classes_[first], 1};
+    const auto byte = [&](size_t i) { return static_cast<uint32_t>(static_cast<uint8_t>(text_[at + i]) & 0x3F); };
+    if (first < 0xE0) return {classes_[(first & 0x1Fu) << 6 | byte(1)], 2};
+    if (first < 0xF0) return {classes_[(first & 0x0Fu) << 12 | byte(1) << 6 | byte(2)], 3};
+    return {classes_[(first & 0x07u) << 18 | byte(1) << 12 | byte(2) << 6 | byte(3)], 4};
+  }
+
   const std::string_view text_;
-  const uint8_t* const classes_;
+  const Bits* const classes_;
+  const Bits fence_, inside_;
 };
 
 // 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
@@ -203,25 +227,70 @@ size_t O200kWord(const View& view, size_t at) {
   return NumberMarkOrSpace(view, at, {3, false}, /*slash=*/true);
 }
 
+// [!-/:-@[-`{-~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+, or
+// the characters up to the next match. No match begins at a character of another class unless a letter or a mark
+// follows it.
+size_t DeepSeekWord(const View& view, size_t at) {
+  constexpr Bits kWord = kLetter | kMark;
+  const View::One first = view.At(at);
+  if (first.bytes == 1 && (first.bits & kSymbol) != 0) {
+    if (const size_t end = view.AsciiLetters(at + 1); end > at + 1) return end;
+  }
+  if ((first.bits & kWord) != 0) return view.RunOf(kWord, at);
+  if ((first.bits & (kNewline | kSymbol)) == 0) {
+    const size_t word = at + first.bytes, end = view.RunOf(kWord, word);
+    if (end > word) return end;
+  }
+  const size_t mark = at + (view.Is(at, ' ') ? 1 : 0), behind_marks = view.RunOf(kSymbol, mark);
+  if (behind_marks > mark) return view.RunOf(kNewline, behind_marks);
+  if ((first.bits & kSpace) != 0) return view.Lines(at, /*all_at_end=*/false);
+  size_t end = at + first.bytes;
+  for (View::One one = view.At(end); one.bytes != 0 && (one.bits & (kWord | kSymbol | kSpace)) == 0;
+       one = view.At(end)) {
+    if ((view.At(end + one.bytes).bits & kWord) != 0) break;
+    end += one.bytes;
+  }
+  return end;
+}
+
+// Three expressions, each of which divides what the one before it has left: \p{N}{1,3}, [一-龥぀-ゟ゠-ヿ]+, and
+// DeepSeekWord's.
+size_t ScanDeepSeek(std::string_view text, size_t at) {
+  constexpr Bits kFence = kNumber | kEastAsian;
+  const Bits first = View(text).At(at).bits & kFence;
+  const View piece(text, kFence, first);
+  if (first != kNumber) return DeepSeekWord(piece, at);
+  size_t end = at;
+  for (int i = 0; i < 3; ++i) end += piece.At(end).bytes;
+  return end;
+}
+
 size_t ScanQwen(std::string_view text, size_t at) { return LineWord(View(text), at, {1, false}); }
 
 struct ScannerRow {
-  std::string_view expression;
+  std::vector<std::string> expressions;
   Scanner scanner;
 };
 
 // The expressions as in cuts.cc.
-constexpr ScannerRow kScanners[] = {
-    {R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", ScanGpt2},
-    {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-     ScanCl100k},
-    {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-     ScanQwen},
-    {R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
-     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
-     R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-     ScanO200k},
-};
+const std::vector<ScannerRow>& Scanners() {
+  static const auto& rows = *new std::vector<ScannerRow>{
+      {{R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)"}, ScanGpt2},
+      {{R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
+       ScanCl100k},
+      {{R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
+       ScanQwen},
+      {{R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+        R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+        R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
+       ScanO200k},
+      {{R"(\p{N}{1,3})", "[一-龥぀-ゟ゠-ヿ]+",
+        "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "
+        "?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"},
+       ScanDeepSeek},
+  };
+  return rows;
+}
 
 }  // namespace
 
@@ -230,9 +299,9 @@ size_t ScanCl100k(std::string_view text, size_t at) { return LineWord(View(text)
 size_t ScanTiktokenCl100k(std::string_view text, size_t at) { return LineWord(View(text), at, {3, true}); }
 size_t ScanO200k(std::string_view text, size_t at) { return O200kWord(View(text), at); }
 
-Scanner ScannerOf(std::string_view expression) {
-  for (const ScannerRow& row : kScanners) {
-    if (row.expression == expression) return row.scanner;
+Scanner ScannerOf(std::span<const std::string> expressions) {
+  for (const ScannerRow& row : Scanners()) {
+    if (std::ranges::equal(row.expressions, expressions)) return row.scanner;
   }
   return nullptr;
 }

@@ -7,6 +7,8 @@
 #define ZEROFLEET_WORKER_TEXT_SCANNERS_H_
 
 #include <cstddef>
+#include <span>
+#include <string>
 #include <string_view>
 
 namespace zerofleet::text {
@@ -22,9 +24,10 @@ size_t ScanCl100k(std::string_view text, size_t at);
 size_t ScanTiktokenCl100k(std::string_view text, size_t at);
 size_t ScanO200k(std::string_view text, size_t at);
 
-// The scanner of an expression; null if it has none. GPT-2's expression and those of cl100k (Llama 3), Qwen and o200k
-// (gpt-oss) have one.
-Scanner ScannerOf(std::string_view expression);
+// The scanner of expressions that are applied one after another, each to the parts that the one before it has left;
+// null if there is none. GPT-2's expression, those of cl100k (Llama 3), Qwen and o200k (gpt-oss), and DeepSeek V3's
+// three have one.
+Scanner ScannerOf(std::span<const std::string> expressions);
 
 }  // namespace zerofleet::text
 

@@ -24,6 +24,11 @@ constexpr char kO200k[] =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
     R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// DeepSeek V3's, one after another.
+constexpr char kNumbers[] = R"(\p{N}{1,3})", kEastAsian[] = "[一-龥぀-ゟ゠-ヿ]+";
+constexpr char kDeepSeek[] =
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "
+    "?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+";
 // tiktoken's expressions, in which $ matches only the end of the text.
 constexpr char kTiktokenGpt2[] = R"('(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++\z|\s+(?!\S)|\s)";
 constexpr char kTiktokenCl100k[] =
@@ -32,10 +37,11 @@ constexpr char kTiktokenCl100k[] =
 // A text of pieces that the classes and alternatives distinguish, and of any other characters.
 std::string RandomText(std::mt19937& draw) {
   static const std::vector<std::string> pieces = {
-      "a",      "B",      "s",      "S",    "t",  "re",     "LL",     "'",      "'",    " ",          " ",  "  ",
-      "\t",     "\n",     "\r",     "\r\n", "\v", "\u0085", "\u00a0", "\u3000", "1",    "23",         "٣",  "Ⅷ",
-      "²",      "!",      "/",      "//",   "-",  "\u200b", "é",      "É",      "ǅ",    "ʰ",          "一", "ア",
-      "\u0301", "\u0903", "\u20dd", "ſ",    "ß",  "ﬆ",      "K",      "İ",      "🙂", "\U0001F1E9", "ไ",  "\u200d"};
+      "a",      "B",      "s",      "S",      "t",  "re",     "LL",     "'",      "'",    " ",          " ",  "  ",
+      "\t",     "\n",     "\r",     "\r\n",   "\v", "\u0085", "\u00a0", "\u3000", "1",    "23",         "٣",  "Ⅷ",
+      "²",      "!",      "/",      "//",     "-",  "\u200b", "é",      "É",      "ǅ",    "ʰ",          "一", "ア",
+      "\u0301", "\u0903", "\u20dd", "ſ",      "ß",  "ﬆ",      "K",      "İ",      "🙂", "\U0001F1E9", "ไ",  "\u200d",
+      "ゞ",     "・",     "゛",     "\u3099", "龥", "\u9fa6", "\u0001", "\u007f"};
   std::string text;
   const int length = 1 + static_cast<int>(draw() % 14);
   for (int i = 0; i < length; ++i) {
@@ -49,12 +55,33 @@ std::string RandomText(std::mt19937& draw) {
   return text;
 }
 
-std::vector<size_t> Ends(const Pattern& pattern, const std::string& text) {
-  std::vector<size_t> ends;
-  const std::vector<Span> spans = pattern.Find(text).value();
-  for (const Span& span : spans) ends.push_back(span.end);
-  return ends;
-}
+using Expressions = std::vector<std::string>;
+
+// The ends of the parts into which `expressions` divide `text`, one after another.
+class Divider {
+ public:
+  explicit Divider(const Expressions& expressions) {
+    for (const std::string& each : expressions) patterns_.push_back(RegexPattern(each).value());
+  }
+
+  std::vector<size_t> Ends(const std::string& text) const {
+    std::vector<size_t> ends = {text.size()};
+    for (const std::unique_ptr<Pattern>& pattern : patterns_) {
+      std::vector<size_t> divided;
+      size_t begin = 0;
+      for (const size_t end : ends) {
+        const std::vector<Span> spans = pattern->Find(std::string_view(text).substr(begin, end - begin)).value();
+        for (const Span& span : spans) divided.push_back(begin + span.end);
+        begin = end;
+      }
+      ends = std::move(divided);
+    }
+    return ends;
+  }
+
+ private:
+  std::vector<std::unique_ptr<Pattern>> patterns_;
+};
 
 std::vector<size_t> Ends(Scanner scanner, const std::string& text) {
   std::vector<size_t> ends;
@@ -69,49 +96,60 @@ std::vector<size_t> Ends(Scanner scanner, const std::string& text) {
 }
 
 struct Both {
-  const char* expression;
+  Expressions expressions;
   Scanner scanner;
 };
+
+// All that there are.
+std::vector<Both> AllScanners() {
+  std::vector<Both> all;
+  for (const Expressions& each : {Expressions{kGpt2}, Expressions{kCl100k}, Expressions{kQwen}, Expressions{kO200k},
+                                  Expressions{kNumbers, kEastAsian, kDeepSeek}}) {
+    all.push_back({each, ScannerOf(each)});
+  }
+  all.push_back({{kTiktokenGpt2}, ScanGpt2});
+  all.push_back({{kTiktokenCl100k}, ScanTiktokenCl100k});
+  return all;
+}
 
 // The environment variable ZF_SCANNED_TEXTS sets the number of texts; ten million have been compared this way.
 TEST(Scanners, FindWhatLibonigFinds) {
   const char* const wanted = std::getenv("ZF_SCANNED_TEXTS");
   const int64_t texts = wanted == nullptr ? 3000 : std::atoll(wanted);
-  for (const Both& both : {Both{kGpt2, ScannerOf(kGpt2)},
-                           {kCl100k, ScannerOf(kCl100k)},
-                           {kQwen, ScannerOf(kQwen)},
-                           {kO200k, ScannerOf(kO200k)},
-                           {kTiktokenGpt2, ScanGpt2},
-                           {kTiktokenCl100k, ScanTiktokenCl100k}}) {
-    ASSERT_NE(both.scanner, nullptr) << both.expression;
-    const std::unique_ptr<Pattern> pattern = RegexPattern(both.expression).value();
+  for (const Both& both : AllScanners()) {
+    ASSERT_NE(both.scanner, nullptr) << both.expressions.back();
+    const Divider libonig(both.expressions);
     std::mt19937 draw(7);
     for (int64_t i = 0; i < texts; ++i) {
       const std::string text = RandomText(draw);
-      ASSERT_EQ(absl::StrJoin(Ends(both.scanner, text), " "), absl::StrJoin(Ends(*pattern, text), " "))
-          << both.expression << " of '" << text << "'";
+      ASSERT_EQ(absl::StrJoin(Ends(both.scanner, text), " "), absl::StrJoin(libonig.Ends(text), " "))
+          << both.expressions.back() << " of '" << text << "'";
     }
   }
 }
 
 TEST(Scanners, EveryCharacterIsOfItsClass) {
-  const std::unique_ptr<Pattern> pattern = RegexPattern(kO200k).value();
-  const Scanner scanner = ScannerOf(kO200k);
-  // Code points spread over all planes, each between letters, digits, marks and white space.
-  for (uint32_t code = 0; code < 0x110000; code += code < 0x3000 ? 7 : 211) {
-    if (code >= 0xD800 && code <= 0xDFFF) continue;
-    std::string text = "a";
-    for (const char* between : {"B", "1", "!", " ", "\u0301"}) {
-      AppendUtf8(code, text);
-      text += between;
+  for (const Expressions& each : {Expressions{kO200k}, Expressions{kNumbers, kEastAsian, kDeepSeek}}) {
+    const Divider libonig(each);
+    const Scanner scanner = ScannerOf(each);
+    // Code points spread over all planes, each between letters, digits, marks and white space.
+    for (uint32_t code = 0; code < 0x110000; code += code < 0x3000 ? 7 : 211) {
+      if (code >= 0xD800 && code <= 0xDFFF) continue;
+      std::string text = "a";
+      for (const char* between : {"B", "1", "!", " ", "\u0301"}) {
+        AppendUtf8(code, text);
+        text += between;
+      }
+      ASSERT_EQ(Ends(scanner, text), libonig.Ends(text)) << code;
     }
-    ASSERT_EQ(Ends(scanner, text), Ends(*pattern, text)) << code;
   }
 }
 
 TEST(Scanners, OtherExpressionsHaveNone) {
-  EXPECT_EQ(ScannerOf(R"(\s+)"), nullptr);
-  EXPECT_EQ(ScannerOf(""), nullptr);
+  EXPECT_EQ(ScannerOf(Expressions{R"(\s+)"}), nullptr);
+  EXPECT_EQ(ScannerOf(Expressions{""}), nullptr);
+  EXPECT_EQ(ScannerOf(Expressions{}), nullptr);
+  EXPECT_EQ(ScannerOf(Expressions{kGpt2, kGpt2}), nullptr);
 }
 
 }  // namespace

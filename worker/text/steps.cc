@@ -381,19 +381,24 @@ ByteLevelWords FindByteLevelWords(const Json& object) {
   const bool sequence = type_of(object) == "Sequence";
   const Json alone = Json::array({object});
   const Json& steps = sequence ? object["pretokenizers"] : alone;
-  if (steps.empty() || steps.size() > 2 || type_of(steps.back()) != "ByteLevel" ||
-      !is(steps.back(), "add_prefix_space", false, true)) {
+  if (steps.empty() || type_of(steps.back()) != "ByteLevel" || !is(steps.back(), "add_prefix_space", false, true)) {
     return {};
   }
   const bool splits = is(steps.back(), "use_regex", true, true);
   if (steps.size() == 1) return {splits ? ScanGpt2 : nullptr, false};
-  const Json& first = steps.front();
-  if (type_of(first) == "Digits") {
-    return {splits && is(first, "individual_digits", true, false) ? ScanGpt2 : nullptr, true};
+  if (type_of(steps.front()) == "Digits") {
+    const bool alone = steps.size() == 2 && splits && is(steps.front(), "individual_digits", true, false);
+    return {alone ? ScanGpt2 : nullptr, true};
   }
-  const bool plain = type_of(first) == "Split" && !splits && is(first, "invert", false, false) &&
-                     is(first, "behavior", "Isolated", Json()) && first["pattern"].contains("Regex");
-  return {plain ? ScannerOf(first["pattern"]["Regex"].get<std::string>()) : nullptr, false};
+  std::vector<std::string> expressions;
+  for (size_t i = 0; i + 1 < steps.size(); ++i) {
+    const Json& step = steps[i];
+    const bool plain = type_of(step) == "Split" && is(step, "invert", false, false) &&
+                       is(step, "behavior", "Isolated", Json()) && step["pattern"].contains("Regex");
+    if (!plain || splits) return {};
+    expressions.push_back(step["pattern"]["Regex"].get<std::string>());
+  }
+  return {ScannerOf(expressions), false};
 }
 
 absl::StatusOr<PreTokenizer> ParsePreTokenizer(const Json& object, const std::string& where) {
