@@ -2,19 +2,18 @@
 #include "worker/text/added_tokens.h"
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "base/status.h"
 #include "worker/text/unicode.h"
 
 namespace zerofleet::text {
 namespace {
 
-// The longest content of an added token. The time per byte of text is bounded by the number of different lengths.
-constexpr size_t kMaxAddedTokenBytes = 1024;
+// The longest content of an added token, which bounds the time per byte of text, and of all together, which bounds the
+// memory for finding them.
+constexpr size_t kMaxAddedTokenBytes = 1024, kMaxAddedBytes = size_t{4} << 20;
 
 absl::StatusOr<bool> TokenFlag(const nlohmann::json& entry, const char* key) {
   if (!entry.contains(key) || !entry[key].is_boolean()) {
@@ -79,32 +78,59 @@ absl::StatusOr<std::vector<AddedToken>> ParseAddedTokens(const nlohmann::json& l
   std::vector<AddedToken> tokens;
   if (list.is_null()) return tokens;
   if (!list.is_array()) return absl::InvalidArgumentError("added_tokens: must be a list");
+  size_t bytes = 0;
   for (const nlohmann::json& entry : list) {
     absl::StatusOr<AddedToken> token = ParseAddedToken(entry);
     if (!token.ok()) {
       return absl::InvalidArgumentError(absl::StrCat("added_tokens[", tokens.size(), "].", token.status().message()));
+    }
+    bytes += token->content.size();
+    if (bytes > kMaxAddedBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("added_tokens: their contents have more than ", kMaxAddedBytes, " bytes"));
     }
     tokens.push_back(*std::move(token));
   }
   return tokens;
 }
 
-void AddedTokenFinder::Add(const AddedToken& token, std::string content) {
+uint32_t AddedTokenFinder::Next(uint32_t node, uint8_t byte) const {
+  if (node == 0) return first_[byte];
+  uint32_t next = nodes_[node].child;
+  while (next != 0 && nodes_[next].byte != byte) next = nodes_[next].sibling;
+  return next;
+}
+
+void AddedTokenFinder::Add(const AddedToken& token, std::string_view content) {
   if (content.empty()) return;
-  std::vector<size_t>& lengths = lengths_[static_cast<uint8_t>(content[0])];
-  if (std::ranges::find(lengths, content.size()) == lengths.end()) lengths.push_back(content.size());
-  std::ranges::sort(lengths, std::greater<>());
-  tokens_.try_emplace(std::move(content), &token);
+  uint32_t node = 0;
+  for (const char c : content) {
+    const auto byte = static_cast<uint8_t>(c);
+    uint32_t next = Next(node, byte);
+    if (next == 0) {
+      next = static_cast<uint32_t>(nodes_.size());
+      uint32_t& first = node == 0 ? first_[byte] : nodes_[node].child;
+      const uint32_t sibling = first;
+      first = next;
+      nodes_.push_back({.sibling = sibling, .byte = byte});
+    }
+    node = next;
+  }
+  if (nodes_[node].token == nullptr) nodes_[node].token = &token;
 }
 
 const AddedToken* AddedTokenFinder::LongestAt(std::string_view text, size_t at, size_t& bytes) const {
-  for (size_t length : lengths_[static_cast<uint8_t>(text[at])]) {
-    const auto found = tokens_.find(absl::string_view(text.data() + at, std::min(length, text.size() - at)));
-    if (found == tokens_.end() || found->first.size() != length) continue;
-    bytes = length;
-    return found->second;
+  const AddedToken* longest = nullptr;
+  uint32_t node = 0;
+  for (size_t end = at; end < text.size();) {
+    node = Next(node, static_cast<uint8_t>(text[end]));
+    if (node == 0) break;
+    ++end;
+    if (nodes_[node].token == nullptr) continue;
+    longest = nodes_[node].token;
+    bytes = end - at;
   }
-  return nullptr;
+  return longest;
 }
 
 std::vector<AddedTokenPart> AddedTokenFinder::Split(std::string_view text) const {

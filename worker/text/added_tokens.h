@@ -8,7 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "proto/json_parse.h"
 
@@ -33,7 +32,7 @@ struct AddedTokenPart {
 class AddedTokenFinder {
  public:
   // Makes Split find `token`, which must outlive this, wherever `content`, its normalized content, occurs.
-  void Add(const AddedToken& token, std::string content);
+  void Add(const AddedToken& token, std::string_view content);
   // Returns the parts of `text` in order and without gaps; they overlap only where one token's rstrip and the next
   // token claim the same white space.
   std::vector<AddedTokenPart> Split(std::string_view text) const;
@@ -41,9 +40,18 @@ class AddedTokenFinder {
  private:
   const AddedToken* LongestAt(std::string_view text, size_t at, size_t& bytes) const;
 
-  absl::flat_hash_map<std::string, const AddedToken*> tokens_;
-  // Indexed by first byte: the lengths that occur, longest first.
-  std::array<std::vector<size_t>, 256> lengths_;
+  // A node of a tree of bytes: the tokens' contents are the paths from the root. Nodes are indices into nodes_; 0 is
+  // the root.
+  struct Node {
+    const AddedToken* token = nullptr;  // whose content ends here
+    uint32_t child = 0, sibling = 0;    // the first of the next nodes, and the next one behind the same node; 0: none
+    uint8_t byte = 0;                   // that leads here
+  };
+  // The node to which `byte` leads from `node`; 0 if there is none.
+  uint32_t Next(uint32_t node, uint8_t byte) const;
+
+  std::vector<Node> nodes_ = std::vector<Node>(1);
+  std::array<uint32_t, 256> first_ = {};  // the root's next nodes, by byte
 };
 
 }  // namespace zerofleet::text
