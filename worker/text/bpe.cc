@@ -6,6 +6,7 @@
 #include <queue>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
@@ -59,7 +60,8 @@ absl::StatusOr<BpeModel> BpeModel::Parse(const nlohmann::json& model) {
     bpe.unknown_ = bpe.IdOf(model["unk_token"].get_ref<const std::string&>());
     if (bpe.unknown_ < 0) return BadModel("unk_token: is not in the vocabulary");
   }
-  bpe.FindByteSymbols();
+  bpe.FindSymbols();
+  bpe.FindDivisible();
   return bpe;
 }
 
@@ -81,16 +83,33 @@ absl::StatusOr<BpeModel> BpeModel::FromRanks(const std::vector<std::string>& tok
       if (right >= 0) bpe.merges_.emplace(PairKey(left, right), Merge{id, id});
     }
   }
-  bpe.FindByteSymbols();
+  bpe.FindSymbols();
   return bpe;
 }
 
-void BpeModel::FindByteSymbols() {
+void BpeModel::FindSymbols() {
+  for (size_t code = 0; code < ascii_ids_.size(); ++code) {
+    const char character = static_cast<char>(code);
+    ascii_ids_[code] = IdOf({&character, 1});
+  }
   for (int byte = 0; byte < 256; ++byte) {
     const int32_t id = IdOf(ToByteLevel(std::string(1, static_cast<char>(byte))));
     if (id < 0) return byte_symbols_.clear();
     byte_symbols_.push_back(id);
   }
+}
+
+// A piece is not divisible if as a whole it can be a token without merges; if characters can be left out, so that those
+// beside them are neighbours; and if tokens are merged that stand for characters under other names, those of bytes or
+// of what is unknown.
+void BpeModel::FindDivisible() {
+  const bool leaves_out = unknown_ < 0 && (byte_ids_.empty() || std::ranges::find(byte_ids_, -1) != byte_ids_.end());
+  absl::flat_hash_set<int32_t> renamed(byte_ids_.begin(), byte_ids_.end());
+  renamed.insert(unknown_);
+  divisible_ = !ignore_merges_ && !leaves_out && std::ranges::none_of(merges_, [&](const auto& entry) {
+    return renamed.contains(static_cast<int32_t>(entry.first >> 32)) ||
+           renamed.contains(static_cast<int32_t>(entry.first & UINT32_MAX));
+  });
 }
 
 absl::Status BpeModel::ParseVocab(const nlohmann::json& model) {
@@ -101,6 +120,7 @@ absl::Status BpeModel::ParseVocab(const nlohmann::json& model) {
       return BadModel(absl::StrCat("vocab: the id of '", token, "' is not a whole number below 2^31"));
     }
     vocab_.emplace(token, id.get<int32_t>());
+    joints_.AddToken(token);
   }
   return absl::OkStatus();
 }
@@ -135,6 +155,7 @@ absl::Status BpeModel::AddMerge(const std::string& left, const std::string& righ
         absl::StrCat("merges[", rank, "]: '", left, "', '", right, "' or both together are not in the vocabulary"));
   }
   merges_.insert_or_assign(PairKey(left_id, right_id), Merge{rank, id});
+  joints_.Add(left, right);
   return absl::OkStatus();
 }
 
@@ -155,7 +176,8 @@ std::vector<int32_t> BpeModel::Symbols(std::string_view word) const {
   for (size_t at = 0; at < word.size();) {
     const std::string_view character = word.substr(at, CharacterAt(word, at).bytes);
     at += character.size();
-    const int32_t id = IdOf(character);
+    const auto first = static_cast<uint8_t>(character[0]);
+    const int32_t id = first < ascii_ids_.size() ? ascii_ids_[first] : IdOf(character);
     if (id >= 0) {
       if (unknown) symbols.push_back(unknown_);
       unknown = false;

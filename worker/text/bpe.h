@@ -2,6 +2,7 @@
 #ifndef ZEROFLEET_WORKER_TEXT_BPE_H_
 #define ZEROFLEET_WORKER_TEXT_BPE_H_
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -10,6 +11,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "proto/json_parse.h"
+#include "worker/text/joints.h"
 
 namespace zerofleet::text {
 
@@ -28,6 +30,10 @@ class BpeModel {
   void Encode(std::string_view word, std::vector<int32_t>& ids) const;
   // Appends the ids of the characters that stand for `bytes` (byte_level.h).
   void EncodeBytes(std::string_view bytes, std::vector<int32_t>& ids) const;
+  // The end of the word of `piece` that begins at `at`: Encode gives for words one by one what it gives for the piece.
+  size_t WordEnd(std::string_view piece, size_t at) const {
+    return divisible_ ? joints_.WordEnd(piece, at) : piece.size();
+  }
   // Whether EncodeBytes has a symbol for each byte.
   bool knows_every_byte() const { return !byte_symbols_.empty(); }
   // The id of `token`; -1 if it is not in the vocabulary.
@@ -42,7 +48,8 @@ class BpeModel {
   absl::Status ParseVocab(const nlohmann::json& model);
   absl::Status ParseMerges(const nlohmann::json& model);
   absl::Status AddMerge(const std::string& left, const std::string& right, int32_t rank);
-  void FindByteSymbols();
+  void FindSymbols();
+  void FindDivisible();
   std::vector<int32_t> Symbols(std::string_view word) const;
   void MergeAll(std::vector<int32_t>& symbols) const;
   const Merge* Find(int32_t left, int32_t right) const;
@@ -51,11 +58,14 @@ class BpeModel {
 
   absl::flat_hash_map<std::string, int32_t> vocab_;
   absl::flat_hash_map<uint64_t, Merge> merges_;  // key: left id in the high half, right id in the low one
+  std::array<int32_t, 128> ascii_ids_;           // of the ASCII characters that are tokens; -1 for the others
   int32_t unknown_ = -1;
   std::vector<int32_t> byte_ids_;  // ids of "<0x00>" to "<0xFF>", -1 for a missing one; empty without byte_fallback
   // The ids of the characters that stand for bytes; empty unless all are in the vocabulary.
   std::vector<int32_t> byte_symbols_;
   bool fuse_unknown_ = false, ignore_merges_ = false;
+  Joints joints_;
+  bool divisible_ = false;  // the ids of a piece are those of its words
 };
 
 }  // namespace zerofleet::text

@@ -104,7 +104,7 @@ absl::Status BpeTokenizer::AddTokens() {
     std::string content = token.content;
     if (token.normalized && normalizer_ != nullptr) ZF_RETURN_IF_ERROR(normalizer_(content));
     ZF_RETURN_IF_ERROR(add(token.id, content, token.special));  // it decodes to its normalized text, as theirs
-    (token.normalized ? normalized_finder_ : raw_finder_).Add(token, std::move(content));
+    (token.normalized ? normalized_finder_ : raw_finder_).Add(token, content);
   }
   const auto count = static_cast<int32_t>(tokens_.size());
   for (const std::vector<int32_t>* ids : {&before_, &after_}) {
@@ -195,13 +195,7 @@ absl::Status BpeTokenizer::ParseTemplate(const nlohmann::json& object, const std
 
 void BpeTokenizer::EncodeWords(std::string_view part, std::vector<int32_t>& ids) const {
   WordCache& cache = WordCache::OfThread(cache_owner_);
-  const auto encode = [&](std::string_view word) {
-    if (word.size() > WordCache::kMostBytes) return model_.EncodeBytes(word, ids);
-    if (cache.Find(word, ids)) return;
-    const size_t before = ids.size();
-    model_.EncodeBytes(word, ids);
-    cache.Put(word, std::span(ids).subspan(before));
-  };
+  const auto encode = [this](std::string_view word, std::vector<int32_t>& into) { model_.EncodeBytes(word, into); };
   for (size_t at = 0; at < part.size();) {
     // A digit that becomes a piece of its own ends the piece before it.
     size_t end = part.size();
@@ -212,9 +206,19 @@ void BpeTokenizer::EncodeWords(std::string_view part, std::vector<int32_t>& ids)
     const std::string_view words = part.substr(0, end);
     while (at < end) {
       const size_t word_end = words_.scanner(words, at);
-      encode(words.substr(at, word_end - at));
+      cache.Encode(words.substr(at, word_end - at), ids, encode);
       at = word_end;
     }
+  }
+}
+
+void BpeTokenizer::EncodePiece(std::string_view piece, std::vector<int32_t>& ids) const {
+  WordCache& cache = WordCache::OfThread(cache_owner_);
+  const auto encode = [this](std::string_view word, std::vector<int32_t>& into) { model_.Encode(word, into); };
+  for (size_t at = 0; at < piece.size();) {
+    const size_t end = model_.WordEnd(piece, at);
+    cache.Encode(piece.substr(at, end - at), ids, encode);
+    at = end;
   }
 }
 
@@ -226,7 +230,7 @@ absl::Status BpeTokenizer::EncodeNormalized(std::string part, bool first, std::v
   std::vector<Piece> pieces;
   pieces.push_back({std::move(part), first});
   if (pre_tokenizer_ != nullptr) ZF_RETURN_IF_ERROR(pre_tokenizer_(pieces));
-  for (const Piece& piece : pieces) model_.Encode(piece.text, ids);
+  for (const Piece& piece : pieces) EncodePiece(piece.text, ids);
   return absl::OkStatus();
 }
 

@@ -50,6 +50,8 @@ class BpeTokenizer : public Tokenizer {
   absl::Status EncodeNormalized(std::string part, bool first, std::vector<int32_t>& ids) const;
   // Appends the ids of a part whose words a scanner finds and whose symbols are bytes.
   void EncodeWords(std::string_view part, std::vector<int32_t>& ids) const;
+  // Appends the ids of a piece, whose symbols are characters.
+  void EncodePiece(std::string_view piece, std::vector<int32_t>& ids) const;
 
   BpeModel model_;
   std::vector<AddedToken> added_;

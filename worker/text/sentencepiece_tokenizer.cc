@@ -92,6 +92,8 @@ absl::Status SentencePieceTokenizer::Index() {
         if (!ids_.emplace(piece.text, id).second) {
           return absl::InvalidArgumentError(absl::StrCat("piece ", id, " occurs twice"));
         }
+        joints_.AddToken(piece.text);
+        joints_.AddInside(piece.text);
         break;
       case SentencePieceModel::kUnknown: unknown_ = id; break;
       case SentencePieceModel::kByte:
@@ -232,13 +234,23 @@ void SentencePieceTokenizer::AppendIds(std::string_view piece, bool& unknown_bef
   unknown_before = unknown;
 }
 
+void SentencePieceTokenizer::EncodeWord(std::string_view word, std::vector<int32_t>& ids) const {
+  bool unknown_before = false;  // a word that is not the first begins with a piece that is known
+  for (const Symbol& symbol : Merge(word)) {
+    if (!symbol.text.empty()) AppendIds(symbol.text, unknown_before, ids);
+  }
+}
+
 absl::StatusOr<std::vector<int32_t>> SentencePieceTokenizer::Encode(std::string_view text, bool special) const {
   std::vector<int32_t> ids;
   if (special && model_.bos_id >= 0 && model_.bos_id < vocab()) ids.push_back(model_.bos_id);
   const std::string normalized = Normalize(IsUtf8(text) ? std::string(text) : ReplaceBroken(text));
-  bool unknown_before = false;
-  for (const Symbol& symbol : Merge(normalized)) {
-    if (!symbol.text.empty()) AppendIds(symbol.text, unknown_before, ids);
+  WordCache& cache = WordCache::OfThread(cache_owner_);
+  for (size_t at = 0; at < normalized.size();) {
+    const size_t end = joints_.WordEnd(normalized, at);
+    cache.Encode(std::string_view(normalized).substr(at, end - at), ids,
+                 [this](std::string_view word, std::vector<int32_t>& into) { EncodeWord(word, into); });
+    at = end;
   }
   return ids;
 }

@@ -13,8 +13,10 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "worker/text/charsmap.h"
+#include "worker/text/joints.h"
 #include "worker/text/sentencepiece_model.h"
 #include "worker/text/tokenizer.h"
+#include "worker/text/word_cache.h"
 
 namespace zerofleet::text {
 
@@ -43,6 +45,7 @@ class SentencePieceTokenizer : public Tokenizer {
   // Bytes of the longest user-defined piece at the beginning of `text`; 0 if there is none.
   size_t UserDefinedAt(std::string_view text) const;
   void AppendIds(std::string_view piece, bool& unknown_before, std::vector<int32_t>& ids) const;
+  void EncodeWord(std::string_view word, std::vector<int32_t>& ids) const;
   struct Symbol;
   std::vector<Symbol> Merge(std::string_view text) const;
 
@@ -53,6 +56,8 @@ class SentencePieceTokenizer : public Tokenizer {
   absl::flat_hash_map<std::string, int32_t> user_defined_;
   std::vector<int32_t> byte_ids_;  // with byte_fallback, the ids of all bytes
   int32_t unknown_ = -1;
+  Joints joints_;
+  uint64_t cache_owner_ = WordCache::NewOwner();
   std::string digest_;
 };
 

@@ -33,6 +33,16 @@ class WordCache {
   // Stores the ids of `word`, unless there are too many.
   void Put(std::string_view word, std::span<const int32_t> ids);
 
+  // Appends the ids of a word of any length: from the cache, or by `encode(word, ids)`, which appends them.
+  template <typename Encoder>
+  void Encode(std::string_view word, std::vector<int32_t>& ids, const Encoder& encode) {
+    if (word.size() > kMostBytes) return encode(word, ids);
+    if (Find(word, ids)) return;
+    const size_t before = ids.size();
+    encode(word, ids);
+    Put(word, std::span(ids).subspan(before));
+  }
+
  private:
   static constexpr size_t kEntries = size_t{1} << 15;
 
