@@ -11,8 +11,8 @@
 namespace zerofleet::text {
 namespace {
 
-// The longest content of an added token, which bounds the time per byte of text, and of all together, which bounds the
-// memory for finding them.
+// The longest content of an added token, which bounds the time per byte of text, and the longest of all together, which
+// bounds the memory for finding them.
 constexpr size_t kMaxAddedTokenBytes = 1024, kMaxAddedBytes = size_t{4} << 20;
 
 absl::StatusOr<bool> TokenFlag(const nlohmann::json& entry, const char* key) {
@@ -78,16 +78,10 @@ absl::StatusOr<std::vector<AddedToken>> ParseAddedTokens(const nlohmann::json& l
   std::vector<AddedToken> tokens;
   if (list.is_null()) return tokens;
   if (!list.is_array()) return absl::InvalidArgumentError("added_tokens: must be a list");
-  size_t bytes = 0;
   for (const nlohmann::json& entry : list) {
     absl::StatusOr<AddedToken> token = ParseAddedToken(entry);
     if (!token.ok()) {
       return absl::InvalidArgumentError(absl::StrCat("added_tokens[", tokens.size(), "].", token.status().message()));
-    }
-    bytes += token->content.size();
-    if (bytes > kMaxAddedBytes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("added_tokens: their contents have more than ", kMaxAddedBytes, " bytes"));
     }
     tokens.push_back(*std::move(token));
   }
@@ -101,8 +95,11 @@ uint32_t AddedTokenFinder::Next(uint32_t node, uint8_t byte) const {
   return next;
 }
 
-void AddedTokenFinder::Add(const AddedToken& token, std::string_view content) {
-  if (content.empty()) return;
+absl::Status AddedTokenFinder::Add(const AddedToken& token, std::string_view content) {
+  if (content.empty()) return absl::OkStatus();
+  if (content.size() > kMaxAddedBytes - std::min(nodes_.size(), kMaxAddedBytes)) {
+    return absl::InvalidArgumentError(absl::StrCat("added_tokens: have more than ", kMaxAddedBytes, " bytes"));
+  }
   uint32_t node = 0;
   for (const char c : content) {
     const auto byte = static_cast<uint8_t>(c);
@@ -117,6 +114,7 @@ void AddedTokenFinder::Add(const AddedToken& token, std::string_view content) {
     node = next;
   }
   if (nodes_[node].token == nullptr) nodes_[node].token = &token;
+  return absl::OkStatus();
 }
 
 const AddedToken* AddedTokenFinder::LongestAt(std::string_view text, size_t at, size_t& bytes) const {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/json_parse.h"
 
@@ -32,7 +33,8 @@ struct AddedTokenPart {
 class AddedTokenFinder {
  public:
   // Makes Split find `token`, which must outlive this, wherever `content`, its normalized content, occurs.
-  void Add(const AddedToken& token, std::string_view content);
+  // InvalidArgument if the contents together are too long.
+  absl::Status Add(const AddedToken& token, std::string_view content);
   // Returns the parts of `text` in order and without gaps; they overlap only where one token's rstrip and the next
   // token claim the same white space.
   std::vector<AddedTokenPart> Split(std::string_view text) const;

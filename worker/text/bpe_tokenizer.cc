@@ -104,7 +104,7 @@ absl::Status BpeTokenizer::AddTokens() {
     std::string content = token.content;
     if (token.normalized && normalizer_ != nullptr) ZF_RETURN_IF_ERROR(normalizer_(content));
     ZF_RETURN_IF_ERROR(add(token.id, content, token.special));  // it decodes to its normalized text, as theirs
-    (token.normalized ? normalized_finder_ : raw_finder_).Add(token, content);
+    ZF_RETURN_IF_ERROR((token.normalized ? normalized_finder_ : raw_finder_).Add(token, content));
   }
   const auto count = static_cast<int32_t>(tokens_.size());
   for (const std::vector<int32_t>* ids : {&before_, &after_}) {

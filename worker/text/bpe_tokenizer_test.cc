@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -142,6 +143,24 @@ TEST(BpeTokenizerTest, MalformedFilesAreOneLine) {
   EXPECT_THAT(ParseError(WithLetters(R"("added_tokens":[{"id":4000000000}])")), HasSubstr("added_tokens[0].id"));
   const std::string expression = R"("pre_tokenizer":{"type":"Split","behavior":"Isolated","pattern":{"Regex":"(a"}})";
   EXPECT_THAT(ParseError(WithLetters(expression)), HasSubstr("pre_tokenizer: Split: regular expression: "));
+}
+
+TEST(BpeTokenizerTest, AddedTokensTakeBoundedMemory) {
+  // Each of 1000 bytes and each normalized to 100 times that; one such token is accepted, and its normalized text
+  // found.
+  const auto tokens = [](int count) {
+    std::string list;
+    for (int i = 0; i < count; ++i) {
+      absl::StrAppend(&list, i == 0 ? "" : ",", R"({"id":)", 3 + i, R"(,"content":")", i, std::string(990, 'x'),
+                      R"(","single_word":false,"lstrip":false,"rstrip":false,"normalized":true,"special":true})");
+    }
+    return absl::StrCat(R"("added_tokens":[)", list,
+                        R"(],"normalizer":{"type":"Replace","pattern":{"String":"x"},"content":")",
+                        std::string(100, 'y'), "\"}");
+  };
+  EXPECT_THAT(BpeTokenizer::Parse(WithLetters(tokens(1))).value()->Encode("0" + std::string(990, 'x'), false).value(),
+              ElementsAre(3));
+  EXPECT_THAT(ParseError(WithLetters(tokens(80))), HasSubstr("added_tokens: have more than 4194304 bytes"));
 }
 
 TEST(BpeTokenizerTest, LongWordsMergeAsShortOnes) {
