@@ -40,12 +40,12 @@ def texts(megabytes, specials):
     draw.shuffle(files)
     total = 0
     for path in files:
-        text = path.read_bytes()[:20000]
+        text = path.read_bytes()[:max(20_000, int(megabytes * 4_000))]  # of many files if that is enough
         total += len(text)
         yield text
         if total > megabytes * 1e6:
             break
-    yield b"a" * 100_000
+    yield b"a" * max(100_000, int(megabytes * 1e5))
     yield b" " * 10_000 + b"\n" * 3_000 + b"x"
     yield "\u0301".encode() * 5_000
     ranges = [(32, 127), (0, 0x250), (0x300, 0x700), (0x900, 0xE00), (0x2000, 0x2C00), (0x3000, 0x9FFF), (0xAC00, 0xD7A4),
