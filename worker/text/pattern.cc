@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "worker/text/unicode.h"
 
 namespace zerofleet::text {
@@ -32,6 +33,21 @@ class Literal : public Pattern {
     }
     if (done < text.size()) spans.push_back({done, text.size(), false});
     return spans;
+  }
+
+  // Without the spans, of which a text may have one for each of its spaces.
+  absl::StatusOr<std::string> Replace(std::string_view text, std::string_view content) const override {
+    std::string replaced;
+    replaced.reserve(text.size() + text.size() / 2);
+    size_t done = 0;
+    while (!literal_.empty()) {
+      const size_t found = text.find(literal_, done);
+      if (found == std::string_view::npos) break;
+      replaced.append(text.substr(done, found - done)).append(content);
+      done = found + literal_.size();
+    }
+    replaced.append(text.substr(done));
+    return replaced;
   }
 
  private:
@@ -85,6 +101,15 @@ class Regex : public Pattern {
 };
 
 }  // namespace
+
+absl::StatusOr<std::string> Pattern::Replace(std::string_view text, std::string_view content) const {
+  ZF_ASSIGN_OR_RETURN(const std::vector<Span> spans, Find(text));
+  std::string replaced;
+  for (const Span& span : spans) {
+    replaced.append(span.matched ? content : text.substr(span.begin, span.end - span.begin));
+  }
+  return replaced;
+}
 
 std::unique_ptr<Pattern> LiteralPattern(std::string literal) { return std::make_unique<Literal>(std::move(literal)); }
 

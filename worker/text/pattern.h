@@ -23,6 +23,8 @@ class Pattern {
   virtual ~Pattern() = default;
   // Returns `text` as parts, in order and without gaps. `text` must be UTF-8. ResourceExhausted if the search gives up.
   virtual absl::StatusOr<std::vector<Span>> Find(std::string_view text) const = 0;
+  // Returns `text` with `content` in the place of each match; errors as Find's.
+  virtual absl::StatusOr<std::string> Replace(std::string_view text, std::string_view content) const;
 };
 
 std::unique_ptr<Pattern> LiteralPattern(std::string literal);

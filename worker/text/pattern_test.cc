@@ -20,5 +20,15 @@ TEST(PatternTest, RegularExpressionsOfOthersAreLibcs) {
   }
 }
 
+TEST(PatternTest, LiteralsAreReplacedAsExpressionsAre) {
+  const auto literal = LiteralPattern("aa");
+  const std::unique_ptr<Pattern> expression = RegexPattern("aa").value();
+  for (const char* text : {"", "a", "aa", "aaa", "aaaa", "baab", "baaaab", "ab"}) {
+    EXPECT_EQ(literal->Replace(text, "é").value(), expression->Replace(text, "é").value()) << text;
+  }
+  EXPECT_EQ(literal->Replace("baaa", "é").value(), "béa");
+  EXPECT_EQ(LiteralPattern("")->Replace("ab", "x").value(), "ab");
+}
+
 }  // namespace
 }  // namespace zerofleet::text

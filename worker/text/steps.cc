@@ -50,15 +50,6 @@ absl::StatusOr<std::shared_ptr<const Pattern>> PatternField(const Json& object) 
   return std::shared_ptr<const Pattern>(std::move(compiled));
 }
 
-absl::StatusOr<std::string> Replaced(const Pattern& pattern, std::string_view content, std::string_view text) {
-  ZF_ASSIGN_OR_RETURN(const std::vector<Span> spans, pattern.Find(text));
-  std::string replaced;
-  for (const Span& span : spans) {
-    replaced.append(span.matched ? content : text.substr(span.begin, span.end - span.begin));
-  }
-  return replaced;
-}
-
 // How matches and the text between them become pieces.
 enum class Behavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
@@ -118,7 +109,7 @@ absl::StatusOr<Normalizer> ReplaceNormalizer(const Json& object) {
   ZF_ASSIGN_OR_RETURN(const std::shared_ptr<const Pattern> pattern, PatternField(object));
   ZF_ASSIGN_OR_RETURN(const std::string content, StringField(object, "content"));
   return [pattern, content](std::string& text) -> absl::Status {
-    ZF_ASSIGN_OR_RETURN(text, Replaced(*pattern, content, text));
+    ZF_ASSIGN_OR_RETURN(text, pattern->Replace(text, content));
     return absl::OkStatus();
   };
 }
@@ -299,7 +290,7 @@ absl::StatusOr<Decoder> ReplaceDecoder(const Json& object) {
   ZF_ASSIGN_OR_RETURN(const std::string content, StringField(object, "content"));
   return [=](std::vector<std::string>& tokens) -> absl::Status {
     for (std::string& token : tokens) {
-      ZF_ASSIGN_OR_RETURN(token, Replaced(*pattern, content, token));
+      ZF_ASSIGN_OR_RETURN(token, pattern->Replace(token, content));
     }
     return absl::OkStatus();
   };
