@@ -433,7 +433,7 @@ def batch_that_fills(zerofleet, model, vocab):
     each = (more["planned_bytes"] - few["planned_bytes"]) / 8
     room = CARD_SHARE * few["total_bytes"] - few["planned_bytes"]
     sequences = 8 + int(room / each)
-    return max(1, sequences // 8 * 8 if sequences >= 8 else sequences)
+    return max(1, sequences // 2 * 2)  # 2 x 1024 rows: whole tiles of a product
 
 
 def step(zerofleet, arguments):
