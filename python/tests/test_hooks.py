@@ -181,7 +181,7 @@ def test_random_buffers_are_the_same_in_every_worker():
     config = {**CONFIG, "data": {"samples": 4, "validation_samples": 0}, "model": {"foreign": describe_module(task, CONFIG)}}
     tables = []
     for _ in range(2):
-        worker = passes_module.Passes(threads)
+        worker = passes_module.Passes(1)
         worker.prepare(json.dumps(config), task)
         tables.append(worker.model.table)
         numpy.random.rand(), torch.rand(1)
