@@ -27,7 +27,7 @@ packages_of() {
       echo zlib1g-dev libzstd-dev
       echo libgtest-dev libgmock-dev
       ;;
-    test) echo clang libclang-rt-14-dev llvm lld openssl clang-format iproute2 zstd ;;
+    test) echo clang libclang-rt-14-dev llvm lld openssl clang-format iproute2 zstd python3-pyflakes ;;
     demo) echo bible-kjv bible-kjv-text ;;
     lint) echo clang clang-format clang-tidy shellcheck python3-pyflakes yamllint ;;
     docs) echo doxygen mkdocs mkdocs-material ;;

@@ -3,7 +3,6 @@ apart. chart_check.py runs these tests with its own.
 """
 import json
 import os
-import pathlib
 import re
 import shutil
 import subprocess
