@@ -13,7 +13,7 @@ namespace {
 
 // The longest content of an added token, which bounds the time per byte of text, and the longest of all together, which
 // bounds the memory for finding them.
-constexpr size_t kMaxAddedTokenBytes = 1024, kMaxAddedBytes = size_t{4} << 20;
+constexpr size_t kMaxAddedTokenBytes = 1024, kMaxAddedBytes = size_t{1} << 20;
 
 absl::StatusOr<bool> TokenFlag(const nlohmann::json& entry, const char* key) {
   if (!entry.contains(key) || !entry[key].is_boolean()) {

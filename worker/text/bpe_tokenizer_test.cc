@@ -146,8 +146,8 @@ TEST(BpeTokenizerTest, MalformedFilesAreOneLine) {
 }
 
 TEST(BpeTokenizerTest, AddedTokensTakeBoundedMemory) {
-  // Each of 1000 bytes and each normalized to 100 times that; one such token is accepted, and its normalized text
-  // found.
+  // Each of 991 bytes, and normalized to 600 times that: one is found by its normalized text, two are too long
+  // together.
   const auto tokens = [](int count) {
     std::string list;
     for (int i = 0; i < count; ++i) {
@@ -156,11 +156,11 @@ TEST(BpeTokenizerTest, AddedTokensTakeBoundedMemory) {
     }
     return absl::StrCat(R"("added_tokens":[)", list,
                         R"(],"normalizer":{"type":"Replace","pattern":{"String":"x"},"content":")",
-                        std::string(100, 'y'), "\"}");
+                        std::string(600, 'y'), "\"}");
   };
   EXPECT_THAT(BpeTokenizer::Parse(WithLetters(tokens(1))).value()->Encode("0" + std::string(990, 'x'), false).value(),
               ElementsAre(3));
-  EXPECT_THAT(ParseError(WithLetters(tokens(80))), HasSubstr("added_tokens: have more than 4194304 bytes"));
+  EXPECT_THAT(ParseError(WithLetters(tokens(2))), HasSubstr("added_tokens: have more than 1048576 bytes"));
 }
 
 TEST(BpeTokenizerTest, LongWordsMergeAsShortOnes) {
