@@ -135,6 +135,10 @@ std::vector<AddedTokenPart> AddedTokenFinder::Split(std::string_view text) const
   std::vector<AddedTokenPart> parts;
   size_t done = 0;
   for (size_t at = 0; at < text.size();) {
+    if (first_[static_cast<uint8_t>(text[at])] == 0) {
+      ++at;
+      continue;
+    }
     size_t bytes = 1;
     const AddedToken* token = LongestAt(text, at, bytes);
     size_t begin = at, end = at + bytes;

@@ -86,8 +86,12 @@ void AddPieces(const Piece& piece, std::vector<Span> spans, Behavior behavior, s
 
 absl::Status SplitAll(const Pattern& pattern, Behavior behavior, bool invert, std::vector<Piece>& pieces) {
   std::vector<Piece> split;
-  for (const Piece& piece : pieces) {
+  for (Piece& piece : pieces) {
     ZF_ASSIGN_OR_RETURN(std::vector<Span> spans, pattern.Find(piece.text));
+    if (spans.size() == 1 && !spans[0].matched && !invert) {  // nothing divides it
+      split.push_back(std::move(piece));
+      continue;
+    }
     for (Span& span : spans) span.matched = span.matched != invert;
     AddPieces(piece, std::move(spans), behavior, split);
   }

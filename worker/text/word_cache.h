@@ -36,11 +36,13 @@ class WordCache {
   // Appends the ids of a word of any length: from the cache, or by `encode(word, ids)`, which appends them.
   template <typename Encoder>
   void Encode(std::string_view word, std::vector<int32_t>& ids, const Encoder& encode) {
-    if (word.size() > kMostBytes) return encode(word, ids);
-    if (Find(word, ids)) return;
+    char shortened[kMostBytes];
+    const std::string_view key = Shorten(word, shortened);
+    if (key.size() > kMostBytes) return encode(word, ids);
+    if (Find(key, ids)) return;
     const size_t before = ids.size();
     encode(word, ids);
-    Put(word, std::span(ids).subspan(before));
+    Put(key, std::span(ids).subspan(before));
   }
 
  private:
@@ -52,6 +54,20 @@ class WordCache {
     int32_t ids[kMostIds];
   };
   static_assert(sizeof(Entry) == 64);
+
+  // An indented line begins with many space marks (U+2581), of three bytes each. Two or more of them become two bytes:
+  // one that is in no UTF-8, and their number.
+  static std::string_view Shorten(std::string_view word, char (&shortened)[kMostBytes]) {
+    constexpr std::string_view kSpaceMark = "\xE2\x96\x81";
+    size_t marks = 0;
+    while (word.substr(marks * kSpaceMark.size()).starts_with(kSpaceMark)) ++marks;
+    const std::string_view rest = word.substr(marks * kSpaceMark.size());
+    if (marks < 2 || marks > UINT8_MAX || rest.size() > kMostBytes - 2) return word;
+    shortened[0] = '\xFF';
+    shortened[1] = static_cast<char>(marks);
+    std::memcpy(shortened + 2, rest.data(), rest.size());
+    return {shortened, rest.size() + 2};
+  }
 
   static size_t PlaceOf(std::string_view word) {
     constexpr uint64_t kFactor = 0x9e3779b97f4a7c15u;

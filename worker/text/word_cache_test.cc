@@ -40,5 +40,37 @@ TEST(WordCache, LeavesOutWordsOfManyTokens) {
   EXPECT_EQ(Found(owner, longest).size(), WordCache::kMostIds);
 }
 
+TEST(WordCache, TellsIndentationsApart) {
+  WordCache& cache = WordCache::OfThread(WordCache::NewOwner());
+  int encoded = 0;
+  const auto encode = [&](std::string_view word, std::vector<int32_t>& ids) {
+    ++encoded;
+    ids.push_back(static_cast<int32_t>(word.size()));
+  };
+  const auto indented = [](size_t marks, const std::string& rest) {
+    std::string word;
+    for (size_t i = 0; i < marks; ++i) word += "▁";
+    return word + rest;
+  };
+  for (const size_t marks : {0, 1, 2, 3, 20, 200}) {
+    for (const char* rest : {"", "a", "ab"}) {
+      const std::string word = indented(marks, rest);
+      if (word.empty()) continue;
+      for (int i = 0; i < 2; ++i) {
+        std::vector<int32_t> ids;
+        cache.Encode(word, ids, encode);
+        EXPECT_THAT(ids, ElementsAre(static_cast<int32_t>(word.size())));
+      }
+    }
+  }
+  EXPECT_EQ(encoded, 17) << "some word was not in the cache the second time";
+  for (const std::string& word : {indented(300, "a"), indented(20, std::string(WordCache::kMostBytes, 'x'))}) {
+    std::vector<int32_t> ids;
+    cache.Encode(word, ids, encode);
+    cache.Encode(word, ids, encode);
+  }
+  EXPECT_EQ(encoded, 21) << "longer words are not kept";
+}
+
 }  // namespace
 }  // namespace zerofleet::text
