@@ -98,7 +98,8 @@ uint32_t AddedTokenFinder::Next(uint32_t node, uint8_t byte) const {
 absl::Status AddedTokenFinder::Add(const AddedToken& token, std::string_view content) {
   if (content.empty()) return absl::OkStatus();
   if (content.size() > kMaxAddedBytes - std::min(nodes_.size(), kMaxAddedBytes)) {
-    return absl::InvalidArgumentError(absl::StrCat("added_tokens: have more than ", kMaxAddedBytes, " bytes"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("added_tokens: all contents together must have <= ", kMaxAddedBytes, " bytes"));
   }
   uint32_t node = 0;
   for (const char c : content) {

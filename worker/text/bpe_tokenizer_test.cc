@@ -160,7 +160,8 @@ TEST(BpeTokenizerTest, AddedTokensTakeBoundedMemory) {
   };
   EXPECT_THAT(BpeTokenizer::Parse(WithLetters(tokens(1))).value()->Encode("0" + std::string(990, 'x'), false).value(),
               ElementsAre(3));
-  EXPECT_THAT(ParseError(WithLetters(tokens(2))), HasSubstr("added_tokens: have more than 1048576 bytes"));
+  EXPECT_THAT(ParseError(WithLetters(tokens(2))),
+              HasSubstr("added_tokens: all contents together must have <= 1048576 bytes"));
 }
 
 TEST(BpeTokenizerTest, LongWordsMergeAsShortOnes) {

@@ -382,8 +382,8 @@ ByteLevelWords FindByteLevelWords(const Json& object) {
   const bool splits = is(steps.back(), "use_regex", true, true);
   if (steps.size() == 1) return {splits ? ScanGpt2 : nullptr, false};
   if (type_of(steps.front()) == "Digits") {
-    const bool alone = steps.size() == 2 && splits && is(steps.front(), "individual_digits", true, false);
-    return {alone ? ScanGpt2 : nullptr, true};
+    const bool gpt2 = steps.size() == 2 && splits && is(steps.front(), "individual_digits", true, false);
+    return {gpt2 ? ScanGpt2 : nullptr, true};
   }
   std::vector<std::string> expressions;
   for (size_t i = 0; i + 1 < steps.size(); ++i) {
