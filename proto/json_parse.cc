@@ -1,6 +1,10 @@
-// What the JSON library allows, such as repeated keys, is refused while the value is built.
+// simdjson reads the text, and what it allows, such as repeated keys, is refused while the value is built. What it does
+// not read, such as numbers beyond 64 bits, and errors, whose places it does not tell, are left to the slower library.
 #include "proto/json_parse.h"
 
+#include <simdjson.h>
+
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -83,6 +87,58 @@ class StrictBuilder : public nlohmann::json_sax<json> {
   std::string error_;
 };
 
+bool Build(const simdjson::dom::element& element, StrictBuilder& builder);
+
+bool BuildArray(const simdjson::dom::array& array, StrictBuilder& builder) {
+  if (!builder.start_array(array.size())) return false;
+  for (const simdjson::dom::element item : array) {
+    if (!Build(item, builder)) return false;
+  }
+  return builder.end_array();
+}
+
+bool BuildObject(const simdjson::dom::object& object, StrictBuilder& builder) {
+  if (!builder.start_object(object.size())) return false;
+  for (const auto& [name, value] : object) {
+    std::string key(name);
+    if (!builder.key(key) || !Build(value, builder)) return false;
+  }
+  return builder.end_object();
+}
+
+// Tells `builder` what `element` holds. False once the builder has an error.
+bool Build(const simdjson::dom::element& element, StrictBuilder& builder) {
+  using simdjson::dom::element_type;
+  std::string text;
+  switch (element.type()) {
+    case element_type::NULL_VALUE: return builder.null();
+    case element_type::BOOL: return builder.boolean(bool(element));
+    case element_type::UINT64: return builder.number_unsigned(uint64_t(element));
+    case element_type::INT64: {
+      const auto number = int64_t(element);
+      return number < 0 ? builder.number_integer(number) : builder.number_unsigned(static_cast<uint64_t>(number));
+    }
+    case element_type::DOUBLE: return builder.number_float(double(element), text);
+    case element_type::STRING: text = std::string_view(element); return builder.string(text);
+    case element_type::ARRAY: return BuildArray(element, builder);
+    case element_type::OBJECT: return BuildObject(element, builder);
+  }
+  return false;
+}
+
+// False if the library does not read `text`. Otherwise the builder has the value, or an error.
+bool ReadFast(std::string_view text, StrictBuilder& builder) {
+  // Many short texts are read, as the lines of a file: their parser keeps its memory.
+  constexpr size_t kShort = size_t{1} << 20;
+  static thread_local simdjson::dom::parser short_texts(kShort);
+  simdjson::dom::parser long_text;
+  simdjson::dom::parser& parser = text.size() <= kShort ? short_texts : long_text;
+  const simdjson::padded_string padded(text);
+  simdjson::dom::element root;
+  if (padded.data() == nullptr || parser.parse(padded).get(root) != simdjson::SUCCESS) return false;
+  return Build(root, builder) || !builder.error().empty();
+}
+
 }  // namespace
 
 absl::StatusOr<json> ParseJson(std::string_view text, int max_depth, int64_t max_keys) {
@@ -91,7 +147,8 @@ absl::StatusOr<json> ParseJson(std::string_view text, int max_depth, int64_t max
   if (nul != std::string_view::npos)
     return absl::InvalidArgumentError(absl::StrCat("not valid JSON at byte ", nul + 1));
   StrictBuilder builder(max_depth, max_keys);
-  if (!json::sax_parse(text, &builder)) return absl::InvalidArgumentError(builder.error());
+  if (!ReadFast(text, builder)) json::sax_parse(text, &builder);
+  if (!builder.error().empty()) return absl::InvalidArgumentError(builder.error());
   return builder.Take();
 }
 

@@ -134,6 +134,25 @@ TEST(ParseJsonTest, RefusesWhatIsAmbiguousOrTooDeep) {
   EXPECT_THAT(message("1e999"), HasSubstr("out of range"));
   EXPECT_THAT(message("\"\xff\""), HasSubstr("not valid JSON"));
   EXPECT_THAT(message(std::string(1000000, '[')), HasSubstr("nested deeper"));
+  for (const char* half : {R"("\ud83d")", R"("\ude00")", R"("\ud83d x")"}) {
+    EXPECT_THAT(message(half), HasSubstr("not valid JSON")) << half;
+  }
+}
+
+TEST(ParseJsonTest, ReadsValuesOfEveryKind) {
+  const auto read = [](std::string_view text) { return ParseJson(text).value(); };
+  EXPECT_TRUE(read("7").is_number_unsigned());
+  EXPECT_EQ(read("7"), 7);
+  EXPECT_FALSE(read("-7").is_number_unsigned());
+  EXPECT_EQ(read("-9223372036854775808"), INT64_MIN);
+  EXPECT_EQ(read("18446744073709551615"), UINT64_MAX);
+  EXPECT_TRUE(read("18446744073709551616").is_number_float()) << "beyond 64 bits";
+  EXPECT_EQ(read("18446744073709551616"), 0x1p64);
+  EXPECT_EQ(read("-1.5e3"), -1500.0);
+  EXPECT_EQ(read(" [null, true, {\"\":[]}, \"\"]\n").dump(), "[null,true,{\"\":[]},\"\"]");
+  EXPECT_EQ(read(R"("\ud83d\ude00\u0000\/")"), std::string("\xF0\x9F\x98\x80\0/", 6));
+  const std::string longer(3 << 20, 'x');
+  EXPECT_EQ(read("{\"a\":\"" + longer + "\"}")["a"], longer);
 }
 
 }  // namespace

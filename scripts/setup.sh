@@ -23,7 +23,7 @@ packages_of() {
       echo libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libabsl-dev
       echo libucx-dev libdnnl-dev libhwy-dev
       echo prometheus-cpp-dev libboost-dev
-      echo libyaml-cpp-dev nlohmann-json3-dev libspdlog-dev libcli11-dev libxxhash-dev libonig-dev libutf8proc-dev
+      echo libyaml-cpp-dev nlohmann-json3-dev libsimdjson-dev libspdlog-dev libcli11-dev libxxhash-dev libonig-dev libutf8proc-dev
       echo zlib1g-dev libzstd-dev
       echo libgtest-dev libgmock-dev
       ;;

@@ -31,6 +31,7 @@ SDKS = [
     ("NCCL", r"nccl\.h", r"worker/collective/(emulation/)?nccl|worker/device/cuda/libraries/nccl"),
     ("yaml-cpp", r"yaml-cpp/", r"cli/config/"),
     ("JSON", r"nlohmann/", r"proto/json|worker/checkpoint/|services/|cli/|bench/"),
+    ("simdjson", r"simdjson", r"proto/json_parse\.cc"),
     ("CLI11", r"CLI/", r"cli/commands/"),
     ("OpenSSL", r"openssl/", r"services/security/(tls|token)|worker/collective/peer_proof"),
     ("Oniguruma", r"onig", r"worker/text/(pattern|scanners)\.cc"),
