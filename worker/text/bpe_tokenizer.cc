@@ -204,22 +204,17 @@ void BpeTokenizer::EncodeWords(std::string_view part, std::vector<int32_t>& ids)
       if (end == at) end += CharacterAt(part, at).bytes;
     }
     const std::string_view words = part.substr(0, end);
-    while (at < end) {
-      const size_t word_end = words_.scanner(words, at);
-      cache.Encode(words.substr(at, word_end - at), ids, encode);
-      at = word_end;
-    }
+    cache.Encode(
+        words, at, end, [&](size_t begin) { return words_.scanner(words, begin); }, ids, encode);
+    at = end;
   }
 }
 
 void BpeTokenizer::EncodePiece(std::string_view piece, std::vector<int32_t>& ids) const {
   WordCache& cache = WordCache::OfThread(cache_owner_);
   const auto encode = [this](std::string_view word, std::vector<int32_t>& into) { model_.Encode(word, into); };
-  for (size_t at = 0; at < piece.size();) {
-    const size_t end = model_.WordEnd(piece, at);
-    cache.Encode(piece.substr(at, end - at), ids, encode);
-    at = end;
-  }
+  cache.Encode(
+      piece, 0, piece.size(), [&](size_t at) { return model_.WordEnd(piece, at); }, ids, encode);
 }
 
 absl::Status BpeTokenizer::EncodeNormalized(std::string part, bool first, std::vector<int32_t>& ids) const {

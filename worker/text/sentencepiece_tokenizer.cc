@@ -246,12 +246,9 @@ absl::StatusOr<std::vector<int32_t>> SentencePieceTokenizer::Encode(std::string_
   if (special && model_.bos_id >= 0 && model_.bos_id < vocab()) ids.push_back(model_.bos_id);
   const std::string normalized = Normalize(IsUtf8(text) ? std::string(text) : ReplaceBroken(text));
   WordCache& cache = WordCache::OfThread(cache_owner_);
-  for (size_t at = 0; at < normalized.size();) {
-    const size_t end = joints_.WordEnd(normalized, at);
-    cache.Encode(std::string_view(normalized).substr(at, end - at), ids,
-                 [this](std::string_view word, std::vector<int32_t>& into) { EncodeWord(word, into); });
-    at = end;
-  }
+  cache.Encode(
+      normalized, 0, normalized.size(), [&](size_t at) { return joints_.WordEnd(normalized, at); }, ids,
+      [this](std::string_view word, std::vector<int32_t>& into) { EncodeWord(word, into); });
   return ids;
 }
 

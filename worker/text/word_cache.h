@@ -1,16 +1,18 @@
 // A cache of the ids of short words, one per thread: most words of a text have occurred before.
 //
-// It is a table with one cache line per word, in which a word has exactly one place, so that a lookup is a hash and a
-// comparison.
+// It is two tables with one cache line per word, in which a word has exactly one place, so that a lookup is a hash and
+// a comparison, and a second one for words that have left the smaller table.
 #ifndef ZEROFLEET_WORKER_TEXT_WORD_CACHE_H_
 #define ZEROFLEET_WORKER_TEXT_WORD_CACHE_H_
 
-#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <span>
 #include <string_view>
 #include <vector>
+
+#include "base/huge_pages.h"
 
 namespace zerofleet::text {
 
@@ -23,42 +25,113 @@ class WordCache {
   // This thread's cache, emptied if it belonged to another owner.
   static WordCache& OfThread(uint64_t owner);
 
-  // Appends the ids of `word`, which has at most kMostBytes bytes; false if they are not in the cache.
-  bool Find(std::string_view word, std::vector<int32_t>& ids) const {
-    const Entry& entry = entries_[PlaceOf(word)];
-    if (entry.bytes != word.size() || std::memcmp(entry.word, word.data(), word.size()) != 0) return false;
-    ids.insert(ids.end(), entry.ids, entry.ids + entry.count);
-    return true;
-  }
-  // Stores the ids of `word`, unless there are too many.
-  void Put(std::string_view word, std::span<const int32_t> ids);
-
-  // Appends the ids of a word of any length: from the cache, or by `encode(word, ids)`, which appends them.
-  template <typename Encoder>
-  void Encode(std::string_view word, std::vector<int32_t>& ids, const Encoder& encode) {
-    char shortened[kMostBytes];
-    const std::string_view key = Shorten(word, shortened);
-    if (key.size() > kMostBytes) return encode(word, ids);
-    if (Find(key, ids)) return;
-    const size_t before = ids.size();
-    encode(word, ids);
-    Put(key, std::span(ids).subspan(before));
+  // Appends the ids of all words of `text` from `begin` to `end`: from the cache, or by `encode(word, ids)`, which
+  // appends them. `word_end(at)` is the end of the word that begins at `at`.
+  template <typename WordEnd, typename Encoder>
+  void Encode(std::string_view text, size_t begin, size_t end, const WordEnd& word_end, std::vector<int32_t>& ids,
+              const Encoder& encode) {
+    // Where words are kept is known some words ahead, so that the processor fetches it meanwhile.
+    constexpr size_t kAhead = 64;
+    std::array<Word, kAhead> words;
+    while (begin < end) {
+      size_t count = 0;
+      for (; count < kAhead && begin < end; ++count) {
+        const size_t next = word_end(begin);
+        words[count] = Prepare(text, begin, next);
+        begin = next;
+      }
+      for (size_t i = 0; i < count; ++i) PrefetchFar(words[i]);
+      for (size_t i = 0; i < count; ++i) EncodeWord(words[i], ids, encode);
+    }
   }
 
  private:
-  static constexpr size_t kEntries = size_t{1} << 15;
+  // Entries of a table that fits a core's own cache, and of one behind it for texts of many words.
+  static constexpr size_t kNear = size_t{1} << 15, kFar = size_t{1} << 18;
 
+  // A word's bytes, then zeros, and in the last but one of the 32 bytes its length.
+  using Key = std::array<uint64_t, 4>;
+  static constexpr int kLengthShift = 48, kCountShift = 56;
+
+  // A word's key, with the number of its ids in the last byte, and the ids.
   struct alignas(64) Entry {
-    uint8_t bytes = 0, count = 0;
-    char word[kMostBytes];
+    Key key = {};
     int32_t ids[kMostIds];
+
+    bool IsOf(const Key& other) const {
+      const uint64_t without_count = (key[3] ^ other[3]) << (64 - kCountShift);
+      return ((key[0] ^ other[0]) | (key[1] ^ other[1]) | (key[2] ^ other[2]) | without_count) == 0;
+    }
+    size_t count() const { return key[3] >> kCountShift; }
   };
   static_assert(sizeof(Entry) == 64);
+  using Table = std::vector<Entry, HugePageAllocator<Entry>>;
+
+  struct Word {
+    std::string_view word;
+    Key key;
+    uint64_t hash;
+    bool is_kept;  // not too long
+  };
+
+  Word Prepare(std::string_view text, size_t begin, size_t end) const {
+    Word word;
+    word.word = text.substr(begin, end - begin);
+    word.is_kept = MakeKey(word.word, text.size() - begin, word.key);
+    if (!word.is_kept) return word;
+    word.hash = HashOf(word.key);
+    __builtin_prefetch(&near_[word.hash % kNear]);
+    return word;
+  }
+  void PrefetchFar(const Word& word) const {
+    if (word.is_kept && !far_.empty() && !near_[word.hash % kNear].IsOf(word.key)) {
+      __builtin_prefetch(&far_[word.hash % kFar]);
+    }
+  }
+  template <typename Encoder>
+  void EncodeWord(const Word& word, std::vector<int32_t>& ids, const Encoder& encode) {
+    if (!word.is_kept) return encode(word.word, ids);
+    Entry& near = near_[word.hash % kNear];
+    if (near.IsOf(word.key) || FindFar(word, near)) {
+      for (size_t i = 0; i < near.count(); ++i) ids.push_back(near.ids[i]);
+      return;
+    }
+    const size_t before = ids.size();
+    encode(word.word, ids);
+    Put(word, std::span(ids).subspan(before));
+  }
+  // Copies the word's entry from the far table to `near`; false if it is not there.
+  bool FindFar(const Word& word, Entry& near) const {
+    if (far_.empty() || !far_[word.hash % kFar].IsOf(word.key)) return false;
+    near = far_[word.hash % kFar];
+    return true;
+  }
+  // Stores the ids of the word, unless there are too many.
+  void Put(const Word& word, std::span<const int32_t> ids);
+
+  // Makes the key of `word`, behind whose beginning `readable` bytes can be read; false if the word is too long.
+  static bool MakeKey(std::string_view word, size_t readable, Key& key) {
+    if (word.size() > 1 && word[0] == kSpaceMark[0]) {
+      char shortened[kMostBytes];
+      const std::string_view shorter = Shorten(word, shortened);
+      if (shorter.data() == shortened) return MakeKey(shorter, shorter.size(), key);
+    }
+    if (word.size() > kMostBytes) return false;
+    if (readable >= sizeof key) {
+      std::memcpy(key.data(), word.data(), sizeof key);
+      for (size_t part = 0; part < key.size(); ++part) key[part] &= kMasks[word.size()][part];
+    } else {
+      key = {};
+      std::memcpy(key.data(), word.data(), word.size());
+    }
+    key[3] |= uint64_t{word.size()} << kLengthShift;
+    return true;
+  }
 
   // An indented line begins with many space marks (U+2581), of three bytes each. Two or more of them become two bytes:
   // one that is in no UTF-8, and their number.
+  static constexpr std::string_view kSpaceMark = "\xE2\x96\x81";
   static std::string_view Shorten(std::string_view word, char (&shortened)[kMostBytes]) {
-    constexpr std::string_view kSpaceMark = "\xE2\x96\x81";
     size_t marks = 0;
     while (word.substr(marks * kSpaceMark.size()).starts_with(kSpaceMark)) ++marks;
     const std::string_view rest = word.substr(marks * kSpaceMark.size());
@@ -69,20 +142,18 @@ class WordCache {
     return {shortened, rest.size() + 2};
   }
 
-  static size_t PlaceOf(std::string_view word) {
-    constexpr uint64_t kFactor = 0x9e3779b97f4a7c15u;
-    uint64_t hash = word.size();
-    for (size_t at = 0; at < word.size(); at += sizeof(uint64_t)) {
-      uint64_t part = 0;
-      std::memcpy(&part, word.data() + at, std::min(sizeof part, word.size() - at));
-      hash = (hash ^ part) * kFactor;
-      hash ^= hash >> 29;
-    }
-    return hash >> (64 - 15);
+  static uint64_t HashOf(const Key& key) {
+    constexpr uint64_t kFirst = 0x9e3779b97f4a7c15u, kSecond = 0xbf58476d1ce4e5b9u, kThird = 0x94d049bb133111ebu;
+    uint64_t hash = (key[0] ^ (key[3] >> 32 | key[3] << 32)) * kFirst + (key[1] ^ key[2] * kThird) * kSecond;
+    hash = (hash ^ hash >> 32) * kThird;
+    return hash ^ hash >> 32;
   }
 
+  static const std::array<Key, kMostBytes + 1> kMasks;  // by a word's length, its bytes
+
   uint64_t owner_ = 0;
-  std::vector<Entry> entries_ = std::vector<Entry>(kEntries);
+  Table near_ = Table(kNear), far_;  // the far table is made when words begin to leave the near one
+  size_t stored_ = 0;                // words
 };
 
 }  // namespace zerofleet::text

@@ -1,7 +1,6 @@
-// Words stored and found, and two owners on one thread.
+// Words that are encoded once and found again, and two owners on one thread.
 #include "worker/text/word_cache.h"
 
-#include <array>
 #include <string>
 #include <vector>
 
@@ -12,41 +11,110 @@ namespace zerofleet::text {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
-std::vector<int32_t> Found(uint64_t owner, std::string_view word) {
-  std::vector<int32_t> ids;
-  return WordCache::OfThread(owner).Find(word, ids) ? ids : std::vector<int32_t>();
-}
+// Encodes words by a cache, and counts those that are not in it.
+class Encoding {
+ public:
+  explicit Encoding(uint64_t owner = WordCache::NewOwner()) : owner_(owner) {}
+
+  // The ids of the word of `text` from `begin` to `end`: its number of bytes, `ids_per_word` times.
+  std::vector<int32_t> Of(std::string_view text, size_t begin, size_t end) {
+    std::vector<int32_t> ids;
+    WordCache::OfThread(owner_).Encode(
+        text, begin, end, [&](size_t) { return end; }, ids,
+        [&](std::string_view word, std::vector<int32_t>& into) {
+          ++encoded;
+          into.insert(into.end(), ids_per_word, static_cast<int32_t>(word.size()));
+        });
+    return ids;
+  }
+  std::vector<int32_t> Of(std::string_view word) { return Of(word, 0, word.size()); }
+
+  int encoded = 0;
+  size_t ids_per_word = 1;
+
+ private:
+  const uint64_t owner_;
+};
 
 TEST(WordCache, RemembersAWordForItsOwner) {
-  const uint64_t one = WordCache::NewOwner(), other = WordCache::NewOwner();
-  EXPECT_NE(one, other);
-  EXPECT_THAT(Found(one, "word"), IsEmpty());
-  WordCache::OfThread(one).Put("word", std::array<int32_t, 2>{7, 9});
-  EXPECT_THAT(Found(one, "word"), ElementsAre(7, 9));
-  EXPECT_THAT(Found(one, "wore"), IsEmpty());
-  EXPECT_THAT(Found(one, "wor"), IsEmpty());
-  EXPECT_THAT(Found(other, "word"), IsEmpty());
+  const uint64_t owner = WordCache::NewOwner();
+  Encoding one(owner), other;
+  EXPECT_NE(owner, WordCache::NewOwner());
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THAT(one.Of("word"), ElementsAre(4));
+    EXPECT_THAT(one.Of("wor"), ElementsAre(3));
+  }
+  EXPECT_THAT(one.Of("wore"), ElementsAre(4));
+  EXPECT_EQ(one.encoded, 3);
+  other.Of("word");
+  EXPECT_EQ(other.encoded, 1);
+  one.Of("word");
+  EXPECT_EQ(one.encoded, 4);
 }
 
-TEST(WordCache, LeavesOutWordsOfManyTokens) {
-  const uint64_t owner = WordCache::NewOwner();
-  const std::vector<int32_t> ids(WordCache::kMostIds + 1, 3);
-  WordCache::OfThread(owner).Put("w", ids);
-  EXPECT_THAT(Found(owner, "w"), IsEmpty());
+TEST(WordCache, LeavesOutLongWordsAndThoseOfManyTokens) {
+  Encoding cache;
   const std::string longest(WordCache::kMostBytes, 'x');
-  WordCache::OfThread(owner).Put(longest, std::span(ids).first(WordCache::kMostIds));
-  EXPECT_EQ(Found(owner, longest).size(), WordCache::kMostIds);
+  cache.ids_per_word = WordCache::kMostIds;
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(cache.Of(longest).size(), WordCache::kMostIds);
+  EXPECT_EQ(cache.encoded, 1);
+  for (int i = 0; i < 2; ++i) cache.Of(longest + "x");
+  EXPECT_EQ(cache.encoded, 3);
+  ++cache.ids_per_word;
+  for (int i = 0; i < 2; ++i) cache.Of("w");
+  EXPECT_EQ(cache.encoded, 5);
+}
+
+TEST(WordCache, KnowsAWordBetweenOthersAndAtTheEnd) {
+  Encoding cache;
+  const std::string text =
+      std::string(WordCache::kMostBytes, 'a') + "bcdefghijklmnopqrstuvwxyz and more than a key has";
+  for (size_t end = 1; end <= WordCache::kMostBytes; ++end) {
+    EXPECT_THAT(cache.Of(text, 0, end), ElementsAre(static_cast<int32_t>(end)));
+    EXPECT_THAT(cache.Of(std::string(end, 'a')), ElementsAre(static_cast<int32_t>(end)));
+    EXPECT_EQ(cache.encoded, static_cast<int>(end));
+  }
+  EXPECT_THAT(cache.Of(std::string("a\0", 2)), ElementsAre(2));
+  EXPECT_EQ(cache.encoded, WordCache::kMostBytes + 1) << "zeros behind a word were taken for its bytes";
+}
+
+TEST(WordCache, FindsWordsThatHaveLeftTheNearTable) {
+  constexpr int kWords = 100'000;
+  Encoding cache;
+  const auto encode_all = [&] {
+    const int before = cache.encoded;
+    for (int i = 0; i < kWords; ++i) {
+      const std::string word = "word" + std::to_string(i);
+      if (cache.Of(word) != std::vector{static_cast<int32_t>(word.size())}) ADD_FAILURE() << word;
+    }
+    return cache.encoded - before;
+  };
+  EXPECT_EQ(encode_all(), kWords);
+  encode_all();
+  EXPECT_LT(encode_all(), kWords / 2);
+}
+
+TEST(WordCache, EncodesAllWordsInTheirOrder) {
+  WordCache& cache = WordCache::OfThread(WordCache::NewOwner());
+  std::string text;
+  std::vector<int32_t> want;
+  for (int i = 0; i < 1000; ++i) {
+    text += std::to_string(i * i) + ' ';
+    want.push_back(i * i);
+  }
+  std::vector<int32_t> ids;
+  for (int i = 0; i < 2; ++i) {
+    ids.clear();
+    cache.Encode(
+        text, 0, text.size(), [&](size_t at) { return text.find(' ', at) + 1; }, ids,
+        [](std::string_view word, std::vector<int32_t>& into) { into.push_back(std::stoi(std::string(word))); });
+    EXPECT_EQ(ids, want);
+  }
 }
 
 TEST(WordCache, TellsIndentationsApart) {
-  WordCache& cache = WordCache::OfThread(WordCache::NewOwner());
-  int encoded = 0;
-  const auto encode = [&](std::string_view word, std::vector<int32_t>& ids) {
-    ++encoded;
-    ids.push_back(static_cast<int32_t>(word.size()));
-  };
+  Encoding cache;
   const auto indented = [](size_t marks, const std::string& rest) {
     std::string word;
     for (size_t i = 0; i < marks; ++i) word += "▁";
@@ -57,19 +125,15 @@ TEST(WordCache, TellsIndentationsApart) {
       const std::string word = indented(marks, rest);
       if (word.empty()) continue;
       for (int i = 0; i < 2; ++i) {
-        std::vector<int32_t> ids;
-        cache.Encode(word, ids, encode);
-        EXPECT_THAT(ids, ElementsAre(static_cast<int32_t>(word.size())));
+        EXPECT_THAT(cache.Of(word), ElementsAre(static_cast<int32_t>(word.size())));
       }
     }
   }
-  EXPECT_EQ(encoded, 17) << "some word was not in the cache the second time";
+  EXPECT_EQ(cache.encoded, 17) << "some word was not in the cache the second time";
   for (const std::string& word : {indented(300, "a"), indented(20, std::string(WordCache::kMostBytes, 'x'))}) {
-    std::vector<int32_t> ids;
-    cache.Encode(word, ids, encode);
-    cache.Encode(word, ids, encode);
+    for (int i = 0; i < 2; ++i) cache.Of(word);
   }
-  EXPECT_EQ(encoded, 21) << "longer words are not kept";
+  EXPECT_EQ(cache.encoded, 21) << "longer words are not kept";
 }
 
 }  // namespace

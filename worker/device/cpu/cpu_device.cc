@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/huge_pages.h"
 #include "base/units.h"
 #include "worker/device/cpu/cpu_stream.h"
 #include "worker/device/cpu/isa.h"
@@ -21,7 +22,6 @@ namespace zerofleet::device {
 namespace {
 
 constexpr int64_t kCopyBlockBytes = int64_t{1} << 20;
-constexpr int64_t kHugePageBytes = int64_t{2} << 20;
 
 class CpuReservation : public Reservation {
  public:
@@ -84,9 +84,7 @@ absl::StatusOr<std::unique_ptr<Reservation>> CpuDevice::Reserve(int64_t bytes) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the cpu device cannot reserve ", HumanBytes(bytes), ": ", std::strerror(errno)));
   }
-  // Huge pages mean fewer page faults and TLB misses in the large arenas. A kernel without them may refuse, which costs
-  // only speed.
-  if (bytes >= kHugePageBytes) madvise(data, static_cast<size_t>(bytes), MADV_HUGEPAGE);
+  PreferHugePages(data, static_cast<size_t>(bytes));
   return std::make_unique<CpuReservation>(static_cast<std::byte*>(data), bytes);
 }
 
