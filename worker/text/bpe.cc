@@ -18,7 +18,7 @@ namespace zerofleet::text {
 namespace {
 
 // Up to this number of symbols, looking at every pair for each merge is faster than a heap.
-constexpr size_t kScannedSymbols = 16;
+constexpr size_t kScannedSymbols = 32;
 
 absl::Status BadModel(const std::string& what) { return absl::InvalidArgumentError(absl::StrCat("model.", what)); }
 
@@ -88,9 +88,11 @@ absl::StatusOr<BpeModel> BpeModel::FromRanks(const std::vector<std::string>& tok
 }
 
 void BpeModel::FindSymbols() {
-  for (size_t code = 0; code < ascii_ids_.size(); ++code) {
-    const char character = static_cast<char>(code);
-    ascii_ids_[code] = IdOf({&character, 1});
+  character_ids_.assign(kCharacters, -1);
+  for (const auto& [token, id] : vocab_) {
+    if (token.empty()) continue;
+    const Character character = CharacterAt(token, 0);
+    if (character.bytes == token.size() && character.code < kCharacters) character_ids_[character.code] = id;
   }
   for (int byte = 0; byte < 256; ++byte) {
     const int32_t id = IdOf(ToByteLevel(std::string(1, static_cast<char>(byte))));
@@ -174,10 +176,10 @@ std::vector<int32_t> BpeModel::Symbols(std::string_view word) const {
   symbols.reserve(word.size());
   bool unknown = false;  // an unknown token is pending, since others may be fused to it
   for (size_t at = 0; at < word.size();) {
-    const std::string_view character = word.substr(at, CharacterAt(word, at).bytes);
-    at += character.size();
-    const auto first = static_cast<uint8_t>(character[0]);
-    const int32_t id = first < ascii_ids_.size() ? ascii_ids_[first] : IdOf(character);
+    const Character found = CharacterAt(word, at);
+    const std::string_view character = word.substr(at, found.bytes);
+    at += found.bytes;
+    const int32_t id = found.code < kCharacters ? character_ids_[found.code] : IdOf(character);
     if (id >= 0) {
       if (unknown) symbols.push_back(unknown_);
       unknown = false;

@@ -2,7 +2,6 @@
 #ifndef ZEROFLEET_WORKER_TEXT_BPE_H_
 #define ZEROFLEET_WORKER_TEXT_BPE_H_
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -58,7 +57,9 @@ class BpeModel {
 
   absl::flat_hash_map<std::string, int32_t> vocab_;
   absl::flat_hash_map<uint64_t, Merge> merges_;  // key: left id in the high half, right id in the low one
-  std::array<int32_t, 128> ascii_ids_;           // of the ASCII characters that are tokens; -1 for the others
+  // Of the characters of the Basic Multilingual Plane that are tokens; -1 for the others.
+  static constexpr uint32_t kCharacters = 0x10000;
+  std::vector<int32_t> character_ids_;
   int32_t unknown_ = -1;
   std::vector<int32_t> byte_ids_;  // ids of "<0x00>" to "<0xFF>", -1 for a missing one; empty without byte_fallback
   // The ids of the characters that stand for bytes; empty unless all are in the vocabulary.

@@ -34,8 +34,9 @@ void Joints::AddToken(std::string_view token) {
 size_t Joints::WordEnd(std::string_view text, size_t at) const {
   auto [before, bytes] = KindAt(text, at);
   for (at += bytes; at < text.size(); at += bytes) {
-    size_t kind = 0;
-    std::tie(kind, bytes) = KindAt(text, at);
+    size_t kind = static_cast<uint8_t>(text[at]);
+    bytes = 1;
+    if (kind >= 0x80) std::tie(kind, bytes) = KindAt(text, at);
     if (known_[kind] && !joined_[before][kind]) return at;
     before = kind;
   }
