@@ -1,11 +1,14 @@
-// Rounds of blocks, which are read in order, encoded by all threads, and passed on in order; see tokenize.h.
+// Blocks, which are read in order, encoded by all threads, and passed on in order; see tokenize.h.
 #include "worker/data/tokenize.h"
 
 #include <algorithm>
-#include <atomic>
+#include <condition_variable>
 #include <ctime>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -87,6 +90,7 @@ struct Block {
 
   std::vector<int32_t> ids;
   int64_t documents = 0, text_bytes = 0;
+  int64_t consumed = 0;  // bytes of the file, up to this block's end
   absl::Status status;
 };
 
@@ -100,7 +104,6 @@ class BlockReader {
         reader_(TextReader::Open(file, format.compression)) {}
 
   bool done() const { return done_; }
-  int64_t consumed() const { return reader_->consumed(); }
 
   absl::StatusOr<Block> Next() {
     Block block;
@@ -116,6 +119,7 @@ class BlockReader {
     block.ends_document = done_ && (began_ || !block.text.empty());
     began_ = true;
     if (json_lines_) line_ += std::count(block.text.begin(), block.text.end(), '\n');
+    block.consumed = reader_->consumed();
     return block;
   }
 
@@ -268,6 +272,114 @@ class Encoder {
   const TokenizeOptions& options_;
 };
 
+// Blocks on their way. Each thread takes the next block of the file and encodes it; the thread that called Tokenize
+// also passes the blocks on, in order, whenever it has encoded one. So files are read and ids written beside the
+// encoding.
+class Conveyor {
+ public:
+  Conveyor(BlockReader& reader, const Encoder& encoder, const TokenizeOptions& options, const TokenSink& sink)
+      : reader_(reader),
+        encoder_(encoder),
+        options_(options),
+        sink_(sink),
+        encoded_(kBlocksPerThread * static_cast<size_t>(std::max(1, options.threads))) {}
+
+  // The work of each thread; returns when nothing is left to do for it.
+  void Run() {
+    const bool passes_on = std::this_thread::get_id() == caller_;
+    while (EncodeNext(/*waits=*/!passes_on) || passes_on) {
+      if (passes_on && !PassOnEncoded()) return;
+    }
+  }
+
+  absl::StatusOr<TokenizeCounts> Counts() const {
+    ZF_RETURN_IF_ERROR(status_);
+    return counts_;
+  }
+
+ private:
+  absl::Status Cancelled() const {
+    if (!options_.cancelled || !options_.cancelled()) return absl::OkStatus();
+    return absl::CancelledError("stopped while text was tokenized");
+  }
+  bool HasRoom() const { return taken_ - passed_ < encoded_.size(); }
+
+  // Takes a block and encodes it. False if there is none, or no room for it, for which a thread may wait.
+  bool EncodeNext(bool waits) {
+    if (absl::Status cancelled = Cancelled(); !cancelled.ok()) Stop(std::move(cancelled));
+    std::unique_lock lock(mutex_);
+    if (waits) changed_.wait(lock, [this] { return stopped_ || HasRoom(); });
+    if (stopped_ || ended_ || !HasRoom()) return false;
+    const size_t number = taken_++;
+    absl::StatusOr<Block> block = reader_.Next();
+    ended_ = !block.ok() || reader_.done();
+    lock.unlock();
+    Block encoded;
+    if (block.ok()) {
+      encoded = *std::move(block);
+      encoder_.Encode(encoded);
+    } else {
+      encoded.status = block.status();
+    }
+    lock.lock();
+    encoded_[number % encoded_.size()] = std::move(encoded);
+    changed_.notify_all();
+    return true;
+  }
+
+  // Passes on the blocks that are next in order and encoded. While there are others to be encoded it waits for none;
+  // false when all have been passed on, or an error has ended the work.
+  bool PassOnEncoded() {
+    std::unique_lock lock(mutex_);
+    if (ended_ || !HasRoom()) {
+      changed_.wait(lock, [this] { return stopped_ || taken_ == passed_ || Next().has_value(); });
+    }
+    while (!stopped_ && Next()) {
+      const Block block = *std::exchange(Next(), std::nullopt);
+      ++passed_;
+      changed_.notify_all();
+      lock.unlock();
+      if (absl::Status status = PassOn(block); !status.ok()) Stop(std::move(status));
+      lock.lock();
+    }
+    return !stopped_ && !(ended_ && taken_ == passed_);
+  }
+
+  absl::Status PassOn(const Block& block) {
+    ZF_RETURN_IF_ERROR(Cancelled());
+    ZF_RETURN_IF_ERROR(block.status);
+    ZF_RETURN_IF_ERROR(sink_(block.ids));
+    counts_.documents += block.documents;
+    counts_.tokens += static_cast<int64_t>(block.ids.size());
+    counts_.text_bytes += block.text_bytes;
+    if (options_.progress) options_.progress(block.consumed);
+    return absl::OkStatus();
+  }
+
+  std::optional<Block>& Next() { return encoded_[passed_ % encoded_.size()]; }
+
+  void Stop(absl::Status status) {
+    const std::lock_guard lock(mutex_);
+    if (!stopped_) status_ = std::move(status);
+    stopped_ = true;
+    changed_.notify_all();
+  }
+
+  const std::thread::id caller_ = std::this_thread::get_id();
+  BlockReader& reader_;  // under mutex_
+  const Encoder& encoder_;
+  const TokenizeOptions& options_;
+  const TokenSink& sink_;
+  TokenizeCounts counts_;
+
+  std::mutex mutex_;  // of what follows
+  std::condition_variable changed_;
+  std::vector<std::optional<Block>> encoded_;  // not passed on yet, by their numbers
+  size_t taken_ = 0, passed_ = 0;              // blocks taken from the file, and passed on
+  bool ended_ = false, stopped_ = false;       // the file has no more blocks; an error has ended the work
+  absl::Status status_;
+};
+
 }  // namespace
 
 absl::StatusOr<TokenizeCounts> Tokenize(const TokenFile& file, const TokenFormat& format,
@@ -275,32 +387,10 @@ absl::StatusOr<TokenizeCounts> Tokenize(const TokenFile& file, const TokenFormat
                                         const TokenSink& sink) {
   BlockReader reader(file, format, tokenizer);
   const Encoder encoder(file, format, tokenizer, options);
-  const size_t round = kBlocksPerThread * static_cast<size_t>(std::max(1, options.threads));
-  const auto cancelled = [&options] { return options.cancelled && options.cancelled(); };
-  const absl::Status stopped = absl::CancelledError("stopped while text was tokenized");
-  TokenizeCounts counts;
-  while (!reader.done()) {
-    if (cancelled()) return stopped;
-    std::vector<Block> blocks;
-    while (!reader.done() && blocks.size() < round) {
-      ZF_ASSIGN_OR_RETURN(Block block, reader.Next());
-      blocks.push_back(std::move(block));
-    }
-    std::atomic<size_t> next = 0;
-    RunOnThreads(std::min(options.threads, static_cast<int>(blocks.size())), [&] {
-      for (size_t i = next++; i < blocks.size() && !cancelled(); i = next++) encoder.Encode(blocks[i]);
-    });
-    if (cancelled()) return stopped;
-    for (const Block& block : blocks) {
-      ZF_RETURN_IF_ERROR(block.status);
-      ZF_RETURN_IF_ERROR(sink(block.ids));
-      counts.documents += block.documents;
-      counts.tokens += static_cast<int64_t>(block.ids.size());
-      counts.text_bytes += block.text_bytes;
-    }
-    if (options.progress) options.progress(reader.consumed());
-  }
-  return counts;
+  Conveyor conveyor(reader, encoder, options, sink);
+  const bool is_one_block = format.compression == Compression::kNone && file.bytes() <= int64_t{kBlockBytes};
+  RunOnThreads(is_one_block ? 1 : options.threads, [&conveyor] { conveyor.Run(); });
+  return conveyor.Counts();
 }
 
 }  // namespace zerofleet::data
