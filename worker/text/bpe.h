@@ -57,7 +57,7 @@ class BpeModel {
 
   absl::flat_hash_map<std::string, int32_t> vocab_;
   absl::flat_hash_map<uint64_t, Merge> merges_;  // key: left id in the high half, right id in the low one
-  // Of the characters of the Basic Multilingual Plane that are tokens; -1 for the others.
+  // Ids of the characters of the Basic Multilingual Plane that are tokens; -1 for the others.
   static constexpr uint32_t kCharacters = 0x10000;
   std::vector<int32_t> character_ids_;
   int32_t unknown_ = -1;
