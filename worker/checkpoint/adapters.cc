@@ -17,7 +17,6 @@
 #include "worker/checkpoint/huggingface_source.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/merged_adapters.h"
-#include "worker/checkpoint/safetensors.h"
 #include "worker/checkpoint/shard_writer.h"
 #include "worker/checkpoint/step_name.h"
 #include "worker/checkpoint/tokenizer_files.h"
@@ -184,36 +183,16 @@ absl::Status ExportAdapters(const std::string& step_dir, const std::string& out_
     ZF_ASSIGN_OR_RETURN(const bool there, IsThere(path));
     if (there) return absl::FailedPreconditionError(absl::StrCat(path, ": already exists and is not overwritten"));
   }
-  std::vector<SafetensorsTensor> tensors;
-  std::vector<PlacedWeight> weights;
+  SafetensorsFile file(dtype);
   for (const v1::TensorEntry& entry : manifest.tensors()) {
-    if (!IsAdapter(entry.name())) continue;
-    SafetensorsTensor tensor;
-    tensor.name = absl::StrCat(std::string(kPeftPrefix), entry.name());
-    tensor.dtype = SafetensorsTypeOf(dtype);
-    tensor.shape.assign(entry.shape().begin(), entry.shape().end());
-    weights.push_back({.name = tensor.name,
-                       .flat_begin = entry.flat_begin(),
-                       .flat_end = entry.flat_end(),
-                       .columns = tensor.shape.back(),
-                       .dtype = dtype,
-                       .order = ElementOrder::kOurs,
-                       .head_size = 0,
-                       .at = 0});
-    tensors.push_back(std::move(tensor));
-  }
-  const std::string header = EncodeSafetensorsHeader(tensors);
-  auto bytes = static_cast<int64_t>(header.size());
-  for (PlacedWeight& weight : weights) {
-    weight.at = bytes;
-    bytes += (weight.flat_end - weight.flat_begin) * device::DTypeBytes(dtype);
+    if (IsAdapter(entry.name())) file.Add(entry, absl::StrCat(std::string(kPeftPrefix), entry.name()), false);
   }
   ZF_ASSIGN_OR_RETURN(const bool there, IsThere(out_dir));
   ZF_RETURN_IF_ERROR(CreateDirectories(out_dir));
   const absl::Cleanup tidy = [&] {
     if (!there) RemoveOne(out_dir).IgnoreError();  // it is empty if nothing could be written
   };
-  ZF_RETURN_IF_ERROR(WriteWeightFile(weights_path, header, bytes, weights, step_dir, manifest, which));
+  ZF_RETURN_IF_ERROR(file.Write(weights_path, step_dir, manifest, which));
   return WriteFileAtomically(config_path, AdapterConfigText(model, *family, spec));
 }
 

@@ -2,7 +2,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
@@ -15,7 +14,6 @@
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/merged_adapters.h"
 #include "worker/checkpoint/model_card.h"
-#include "worker/checkpoint/safetensors.h"
 #include "worker/checkpoint/tokenizer_files.h"
 #include "worker/checkpoint/weight_file.h"
 #include "worker/model/families.h"
@@ -32,33 +30,12 @@ absl::Status WriteSafetensors(const std::string& path, bool transposes, const mo
                               device::DType dtype, const std::string& step_dir, const v1::CheckpointManifest& manifest,
                               WeightsOf which) {
   ZF_CHECK(manifest.tensors_size() == static_cast<int>(spec.tensors().size()));
-  std::vector<SafetensorsTensor> tensors;
-  std::vector<PlacedWeight> weights;
+  SafetensorsFile file(dtype);
   for (const v1::TensorEntry& entry : manifest.tensors()) {
     if (IsAdapter(entry.name())) continue;  // merged into its weight; adapters come behind all others
-    SafetensorsTensor tensor;
-    tensor.name = entry.name();
-    tensor.dtype = SafetensorsTypeOf(dtype);
-    tensor.shape.assign(entry.shape().begin(), entry.shape().end());
-    const bool turned = transposes && spec.tensors()[weights.size()].projects;
-    weights.push_back({.name = entry.name(),
-                       .flat_begin = entry.flat_begin(),
-                       .flat_end = entry.flat_end(),
-                       .columns = tensor.shape.back(),
-                       .dtype = dtype,
-                       .order = turned ? ElementOrder::kTransposed : ElementOrder::kOurs,
-                       .head_size = 0,
-                       .at = 0});
-    if (turned) std::swap(tensor.shape[0], tensor.shape[1]);
-    tensors.push_back(std::move(tensor));
+    file.Add(entry, entry.name(), transposes && spec.tensors()[file.size()].projects);
   }
-  const std::string header = EncodeSafetensorsHeader(tensors);
-  auto bytes = static_cast<int64_t>(header.size());
-  for (PlacedWeight& weight : weights) {
-    weight.at = bytes;
-    bytes += (weight.flat_end - weight.flat_begin) * device::DTypeBytes(dtype);
-  }
-  return WriteWeightFile(path, header, bytes, weights, step_dir, manifest, which);
+  return file.Write(path, step_dir, manifest, which);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
@@ -95,6 +96,34 @@ absl::Status WriteWeightFile(const std::string& path, std::string_view header, i
   if (written.ok()) written = file->Sync();
   if (!written.ok()) RemoveOne(path).IgnoreError();
   return written;
+}
+
+void SafetensorsFile::Add(const v1::TensorEntry& entry, const std::string& name, bool transposed) {
+  SafetensorsTensor tensor;
+  tensor.name = name;
+  tensor.dtype = SafetensorsTypeOf(dtype_);
+  tensor.shape.assign(entry.shape().begin(), entry.shape().end());
+  weights_.push_back({.name = name,
+                      .flat_begin = entry.flat_begin(),
+                      .flat_end = entry.flat_end(),
+                      .columns = tensor.shape.back(),
+                      .dtype = dtype_,
+                      .order = transposed ? ElementOrder::kTransposed : ElementOrder::kOurs,
+                      .head_size = 0,
+                      .at = 0});
+  if (transposed) std::swap(tensor.shape[0], tensor.shape[1]);
+  tensors_.push_back(std::move(tensor));
+}
+
+absl::Status SafetensorsFile::Write(const std::string& path, const std::string& step_dir,
+                                    const v1::CheckpointManifest& manifest, WeightsOf which) {
+  const std::string header = EncodeSafetensorsHeader(tensors_);
+  auto bytes = static_cast<int64_t>(header.size());
+  for (PlacedWeight& weight : weights_) {
+    weight.at = bytes;
+    bytes += (weight.flat_end - weight.flat_begin) * device::DTypeBytes(dtype_);
+  }
+  return WriteWeightFile(path, header, bytes, weights_, step_dir, manifest, which);
 }
 
 }  // namespace zerofleet::checkpoint

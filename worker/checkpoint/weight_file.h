@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "worker/checkpoint/safetensors.h"
 #include "worker/checkpoint/weights_of.h"
 #include "worker/device/dtype.h"
 #include "zerofleet/v1/checkpoint.pb.h"
@@ -38,6 +39,24 @@ struct PlacedWeight {
 absl::Status WriteWeightFile(const std::string& path, std::string_view header, int64_t bytes,
                              const std::vector<PlacedWeight>& weights, const std::string& step_dir,
                              const v1::CheckpointManifest& manifest, WeightsOf which);
+
+// A safetensors file to be written, of tensors of one type.
+class SafetensorsFile {
+ public:
+  explicit SafetensorsFile(device::DType dtype) : dtype_(dtype) {}
+
+  // Adds a checkpoint's tensor under this name, with its columns first if `transposed`. In flat order.
+  void Add(const v1::TensorEntry& entry, const std::string& name, bool transposed);
+  size_t size() const { return weights_.size(); }
+  // Errors as from WriteWeightFile.
+  absl::Status Write(const std::string& path, const std::string& step_dir, const v1::CheckpointManifest& manifest,
+                     WeightsOf which);
+
+ private:
+  const device::DType dtype_;
+  std::vector<SafetensorsTensor> tensors_;
+  std::vector<PlacedWeight> weights_;
+};
 
 }  // namespace zerofleet::checkpoint
 
