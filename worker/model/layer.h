@@ -8,9 +8,11 @@
 #define ZEROFLEET_WORKER_MODEL_LAYER_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "worker/device/band_ops.h"
 #include "worker/device/ops.h"
 #include "worker/model/activations.h"
 #include "worker/model/model.h"
@@ -51,6 +53,14 @@ struct UnitPass {
   float* StatisticsAt(int row) const { return static_cast<float*>(At(row).data); }
   device::Tensor StreamBefore(int branch) const;
 };
+
+// Adds to a band of a gradient: to `rows.count` rows from `rows.first` on.
+using AddToBand = std::function<void(const device::RowBand& rows, float* band)>;
+
+// Delivers, in bands, the gradient of a matrix that has a row of `hidden` elements for each token of the vocabulary,
+// and begins at the element `at` of the unit. Rows count from the first that this part of the model has.
+absl::Status DeliverVocabularyInBands(const UnitPass& pass, int64_t vocab, int64_t hidden, int64_t at,
+                                      const AddToBand& add);
 
 class Layer {
  public:

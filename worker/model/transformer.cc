@@ -222,7 +222,7 @@ absl::Status Transformer::EmbeddingInBands(Run& run, const HeadLayer::Loss& loss
   UnitPass at{run.pass, name, /*w=*/{}};
   at.dw = &*dw;
   ZF_ASSIGN_OR_RETURN(const device::Tensor dx, run.pass.WholeGradient(name));
-  EmbeddingLayer::AddToBand of_head;
+  AddToBand of_head;
   if (tied()) of_head = [&](const device::RowBand& rows, float* band) { head_.AddToBand(run.pass, loss, rows, band); };
   ZF_RETURN_IF_ERROR(embedding_.TokensInBands(at, dx, of_head));
   if (tied()) run.parameters.Release(embedding_unit());

@@ -92,18 +92,11 @@ absl::Status EmbeddingLayer::Backward(const UnitPass& pass) const {
 
 absl::Status EmbeddingLayer::TokensInBands(const UnitPass& pass, device::Tensor dx, const AddToBand& add) const {
   const Pass& p = pass.pass;
-  const SectionRows rows = RowsOfPart(vocab_, p.residual.part());
-  const int64_t most = p.bands.ProductRows(rows.real, hidden_);
-  for (int64_t first = 0; first < rows.all; first += most) {
-    const int64_t count = std::min(most, rows.all - first), real = std::min(count, rows.real - first);
-    float* const band = p.bands.Zeros(count * hidden_, p.stream);
-    if (real > 0) {
-      if (add) add({first, real}, band);
-      p.ops.bands().EmbeddingBackwardBand(p.stream, Lookup(pass, dx, band, band), {rows.first + first, real});
-    }
-    ZF_RETURN_IF_ERROR(pass.dw->Deliver(tokens_ + first * hidden_, count * hidden_, band));
-  }
-  return absl::OkStatus();
+  const int64_t first = RowsOfPart(vocab_, p.residual.part()).first;
+  return DeliverVocabularyInBands(pass, vocab_, hidden_, tokens_, [&](const device::RowBand& rows, float* band) {
+    if (add) add(rows, band);
+    p.ops.bands().EmbeddingBackwardBand(p.stream, Lookup(pass, dx, band, band), {first + rows.first, rows.count});
+  });
 }
 
 absl::Status EmbeddingLayer::PositionsInBands(const UnitPass& pass, device::Tensor dx) const {

@@ -24,7 +24,6 @@ class EmbeddingLayer {
   // Deliver the unit's gradient in bands, from the residual stream's gradient `dx` of all tokens: first the part's rows
   // of the vocabulary, then the positions. `add`, unless it is null, first adds to each band what else its gradient
   // consists of.
-  using AddToBand = std::function<void(const device::RowBand& rows, float* band)>;
   absl::Status TokensInBands(const UnitPass& pass, device::Tensor dx, const AddToBand& add) const;
   absl::Status PositionsInBands(const UnitPass& pass, device::Tensor dx) const;
 

@@ -121,16 +121,9 @@ absl::Status HeadLayer::Backward(const UnitPass& pass) const {
 }
 
 absl::Status HeadLayer::OutputInBands(const UnitPass& pass, const Loss& loss) const {
-  const Pass& p = pass.pass;
-  const SectionRows rows = RowsOfPart(vocab_, p.residual.part());
-  const int64_t most = p.bands.ProductRows(rows.real, hidden_);
-  for (int64_t first = 0; first < rows.all; first += most) {
-    const int64_t count = std::min(most, rows.all - first), real = std::min(count, rows.real - first);
-    float* const band = p.bands.Zeros(count * hidden_, p.stream);
-    if (real > 0) AddToBand(p, loss, {first, real}, band);
-    ZF_RETURN_IF_ERROR(pass.dw->Deliver(output_ + first * hidden_, count * hidden_, band));
-  }
-  return absl::OkStatus();
+  return DeliverVocabularyInBands(pass, vocab_, hidden_, output_, [&](const device::RowBand& rows, float* band) {
+    AddToBand(pass.pass, loss, rows, band);
+  });
 }
 
 void HeadLayer::AddToBand(const Pass& pass, const Loss& loss, const device::RowBand& rows, float* band) const {
