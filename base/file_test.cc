@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <csignal>
 
+#include "base/directory_testing.h"
 #include "base/file_calls_testing.h"
 #include "base/status.h"
 #include "gmock/gmock.h"
@@ -19,18 +20,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class FileTest : public testing::Test {
- protected:
-  void SetUp() override {
-    ASSERT_TRUE(RemoveTree(directory_).ok());
-    ASSERT_TRUE(CreateDirectories(directory_).ok());
-  }
-  void TearDown() override { ASSERT_TRUE(RemoveTree(directory_).ok()); }
-  std::string Path(const std::string& name) const { return JoinPath(directory_, name); }
-
- private:
-  std::string directory_ = JoinPath(testing::TempDir(), "zerofleet_file_test_" + std::to_string(getpid()));
-};
+using FileTest = DirectoryTest;
 
 TEST_F(FileTest, AtomicWriteReplacesAndLeavesNoTemporary) {
   ASSERT_TRUE(WriteFileAtomically(Path("a"), "one").ok());

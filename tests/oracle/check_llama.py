@@ -15,6 +15,8 @@ import safetensors.torch
 import torch
 import transformers
 
+from differences import judge
+
 STEPS, LEARNING_RATE, CLIP, DECAY = 5, 1e-2, 0.5, 0.1
 # An epsilon that large keeps AdamW from dividing a gradient that is almost nothing by itself, which would make roundings steps.
 BETAS, EPSILON = (0.9, 0.95), 1e-3
@@ -169,15 +171,7 @@ def main():
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--model", action="append", choices=list(MODELS), default=[])
     arguments = parser.parse_args()
-    bad = False
-    for name in arguments.model or MODELS:
-        differences = compare(arguments, name)
-        # Weights are compared with the most that AdamW can have moved them.
-        limits = {key: TOLERANCE[arguments.precision] * (100 if key == "weights" else 1) for key in differences}
-        wrong = [key for key, value in differences.items() if not value <= limits[key]]
-        bad = bad or bool(wrong)
-        print(f"{name:12}", " ".join(f"{key} {value:.1e}" for key, value in differences.items()), "WRONG: " + ", ".join(wrong) if wrong else "")
-    sys.exit(bad)
+    judge(arguments.model or MODELS, lambda name: compare(arguments, name), TOLERANCE[arguments.precision])
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ import torch
 import transformers
 from torch.optim import swa_utils
 
+from differences import judge
+
 STEPS, LEARNING_RATE, CLIP, DECAY = 5, 1e-2, 0.5, 0.1
 BETAS, EPSILON = (0.9, 0.95), 1e-3
 VOCAB, CONTEXT, LAYERS, SAMPLES = 257, 24, 2, 12
@@ -213,15 +215,7 @@ def main():
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--case", action="append", choices=list(CASES), default=[])
     arguments = parser.parse_args()
-    bad = False
-    for name in arguments.case or CASES:
-        differences = compare(arguments, name)
-        # Weights are compared with the most that AdamW can have moved them.
-        limits = {key: TOLERANCE * (100 if key == "weights" else 1) for key in differences}
-        wrong = [key for key, value in differences.items() if not value <= limits[key]]
-        bad = bad or bool(wrong)
-        print(f"{name:15}", " ".join(f"{key} {value:.1e}" for key, value in differences.items()), "WRONG: " + ", ".join(wrong) if wrong else "")
-    sys.exit(bad)
+    judge(arguments.case or CASES, lambda name: compare(arguments, name), TOLERANCE)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "tests/paper/measured_step.h"
 #include "worker/zero/fleet_testing.h"
 
 namespace zerofleet::zero {
@@ -26,25 +27,6 @@ FleetSetup SequenceFleet(int tensor, device::DType dtype, bool sequence, const m
           .checkpointing = checkpointing,
           .tensor = tensor,
           .sequence = sequence};
-}
-
-struct StepWithSequences {
-  int64_t activations = 0, host = 0, sent = 0;
-};
-
-StepWithSequences MeasureWithSequences(const FleetSetup& setup) {
-  StepWithSequences measured;
-  RunFleet(setup, [&](TestRank& rank) {
-    ZF_CHECK(rank.engine().Initialize(1).ok());
-    rank.Step(1);
-    ZF_CHECK(rank.engine().Finish().ok());
-    if (rank.layout().part().index != 0) return;
-    constexpr int kActivations = static_cast<int>(memory::Category::kActivations);
-    measured.activations = rank.arena().figures().categories[kActivations].peak;
-    measured.host = rank.host_arena().figures().categories[kActivations].peak;
-    for (const auto& [operation, totals] : rank.tensor().totals()) measured.sent += totals.bytes;
-  });
-  return measured;
 }
 
 TEST(SequenceTraffic, IsThatOfTensorParallelismAndTheNormsGradients) {
@@ -72,9 +54,9 @@ TEST(SequenceTraffic, IsThatOfTensorParallelismAndTheNormsGradients) {
                       half = kStreamTokens * kStreamWidth * device::DTypeBytes(dtype) / tensor * others;
         const int64_t norms = 2 * (4 * kStreamLayers + 2) * kStreamWidth * 4 / tensor * others;
         const FleetSetup setup = SequenceFleet(tensor, dtype, /*sequence=*/true, one.checkpointing);
-        const int64_t sent = MeasureWithSequences(setup).sent;
+        const int64_t sent = MeasureStep(setup).tensor_bytes;
         EXPECT_EQ(sent,
-                  MeasureWithSequences(SequenceFleet(tensor, dtype, false, alone)).sent + one.gathers * half + norms);
+                  MeasureStep(SequenceFleet(tensor, dtype, false, alone)).tensor_bytes + one.gathers * half + norms);
         EXPECT_EQ(sent, PlannedTensorBytes(setup)) << "as `zerofleet plan` says";
       }
     }
@@ -84,8 +66,8 @@ TEST(SequenceTraffic, IsThatOfTensorParallelismAndTheNormsGradients) {
 // With P_a, tensor parallelism needs the same gathers to divide the inputs that `block` keeps.
 TEST(SequenceTraffic, OfBlocksComputedAgainIsThatOfPartitionedInputs) {
   const auto sent = [](bool sequence, bool partition) {
-    return MeasureWithSequences(SequenceFleet(2, device::DType::kF32, sequence, {.segment = 1, .partition = partition}))
-        .sent;
+    return MeasureStep(SequenceFleet(2, device::DType::kF32, sequence, {.segment = 1, .partition = partition}))
+        .tensor_bytes;
   };
   EXPECT_EQ(sent(true, false) - sent(false, true), (4 * kStreamLayers + 2) * kStreamWidth * 4);
 }
@@ -118,12 +100,11 @@ TEST(SequenceMemory, IsDividedByTheTensorDegree) {
 // The offload half of P_a+cpu works with it: what leaves the device is the part that a rank has.
 TEST(SequenceMemory, LeavesTheDeviceWithOffload) {
   for (int tensor : {2, 4}) {
-    const StepWithSequences kept =
-        MeasureWithSequences(SequenceFleet(tensor, device::DType::kF32, true, {.segment = 1}));
-    const StepWithSequences away =
-        MeasureWithSequences(SequenceFleet(tensor, device::DType::kF32, true, {.segment = 1, .offload = true}));
+    const MeasuredStep kept = MeasureStep(SequenceFleet(tensor, device::DType::kF32, true, {.segment = 1}));
+    const MeasuredStep away =
+        MeasureStep(SequenceFleet(tensor, device::DType::kF32, true, {.segment = 1, .offload = true}));
     const int64_t part = kStreamTokens * kStreamWidth * 4 / tensor;
-    EXPECT_EQ(kept.activations - away.activations, (kStreamLayers - 2) * part);
+    EXPECT_EQ(kept.device - away.device, (kStreamLayers - 2) * part);
     EXPECT_EQ(away.host, (kStreamLayers - 2) * part);
   }
 }

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/paper/measured_step.h"
 #include "worker/zero/fleet_testing.h"
 
 namespace zerofleet::zero {
@@ -76,28 +77,6 @@ INSTANTIATE_TEST_SUITE_P(Fleets, PartitionedActivations,
                                                device::DTypeName(std::get<1>(info.param)));
                          });
 
-struct MeasuredStep {
-  int64_t device = 0, host = 0, tensor_bytes = 0;
-  device::LinkTraffic link;
-};
-
-MeasuredStep MeasureAStep(const FleetSetup& setup) {
-  MeasuredStep measured;
-  RunFleet(setup, [&](TestRank& rank) {
-    ZF_CHECK(rank.engine().Initialize(1).ok());
-    rank.Step(1);
-    ZF_CHECK(rank.engine().Finish().ok());
-    if (rank.layout().part().index != 0) return;
-    constexpr int kActivations = static_cast<int>(memory::Category::kActivations);
-    measured.device = rank.arena().figures().categories[kActivations].peak;
-    measured.host = rank.host_arena().figures().categories[kActivations].peak;
-    measured.link = rank.engine().link();
-    if (setup.tensor == 1) return;
-    for (const auto& [operation, totals] : rank.tensor().totals()) measured.tensor_bytes += totals.bytes;
-  });
-  return measured;
-}
-
 // Exact to the byte. There are 32 tokens of 24 elements, so that every part of an input ends on 64 bytes.
 TEST(PartitionedMemoryAndTraffic, AreThoseOfTheFormulas) {
   for (const device::DType dtype : {device::DType::kF32, device::DType::kBF16}) {
@@ -105,14 +84,14 @@ TEST(PartitionedMemoryAndTraffic, AreThoseOfTheFormulas) {
       FleetSetup setup = PartitionedFleet(tensor, dtype, {.segment = 1});
       setup.model = model::TestModelConfig(kDepth, kInputWidth, 4, 16, 53);
       const int64_t input = setup.global_sequences * 16 * kInputWidth * device::DTypeBytes(dtype);
-      const MeasuredStep whole = MeasureAStep(setup);
+      const MeasuredStep whole = MeasureStep(setup);
       const int64_t rest = whole.device - kDepth * input;  // memory that is not for checkpoints
       const int64_t gather = input / tensor * (tensor - 1);
       SCOPED_TRACE(NameOf(setup));
       EXPECT_EQ(whole.host, 0);
       if (tensor > 1) {
         setup.checkpointing = {.segment = 1, .partition = true};
-        const MeasuredStep split = MeasureAStep(setup);
+        const MeasuredStep split = MeasureStep(setup);
         EXPECT_EQ(split.device - rest, input + (kDepth - 1) * input / tensor);
         EXPECT_EQ(split.host, 0);
         EXPECT_EQ(split.tensor_bytes - whole.tensor_bytes, (kDepth - 1) * gather);
@@ -122,7 +101,7 @@ TEST(PartitionedMemoryAndTraffic, AreThoseOfTheFormulas) {
       }
       for (const bool partition : {false, true}) {
         setup.checkpointing = {.segment = 1, .partition = partition, .offload = true};
-        const MeasuredStep away = MeasureAStep(setup);
+        const MeasuredStep away = MeasureStep(setup);
         const int64_t part = partition ? input / tensor : input, gathers = partition ? (kDepth - 2) * gather : 0;
         EXPECT_EQ(away.device - rest, 2 * input) << "two checkpoints, whatever the number of blocks";
         EXPECT_EQ(away.host, (kDepth - 2) * part);

@@ -2,11 +2,10 @@
 #ifndef ZEROFLEET_WORKER_CHECKPOINT_TEST_SUPPORT_H_
 #define ZEROFLEET_WORKER_CHECKPOINT_TEST_SUPPORT_H_
 
-#include <unistd.h>
-
 #include <string>
 #include <vector>
 
+#include "base/directory_testing.h"
 #include "base/file.h"
 #include "coordinator/partition.h"
 #include "gtest/gtest.h"
@@ -18,16 +17,8 @@
 
 namespace zerofleet::checkpoint {
 
-class CheckpointTest : public testing::Test {
+class CheckpointTest : public DirectoryTest {
  protected:
-  void SetUp() override {
-    ASSERT_TRUE(RemoveTree(directory_).ok());
-    ASSERT_TRUE(CreateDirectories(directory_).ok());
-  }
-  void TearDown() override { ASSERT_TRUE(RemoveTree(directory_).ok()); }
-
-  std::string Path(const std::string& name) const { return JoinPath(directory_, name); }
-
   // Sizes that no world size divides.
   static v1::Config SmallConfig() {
     v1::Config config;
@@ -164,8 +155,6 @@ class CheckpointTest : public testing::Test {
     ASSERT_TRUE(WriteFileAtomically(path, contents).ok());
   }
   static std::string Contents(const std::string& path) { return ReadSmallFile(path, 1 << 24).value(); }
-
-  const std::string directory_ = JoinPath(testing::TempDir(), "zerofleet_checkpoint_test_" + std::to_string(getpid()));
 };
 
 }  // namespace zerofleet::checkpoint

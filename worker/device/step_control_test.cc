@@ -59,22 +59,24 @@ TEST(DecideStep, DividesByTheWeightsWhereTokensAreNotKnown) {
   EXPECT_EQ(SumOfScalars(losses, nullptr, 2, nullptr, 0, 0).weight, 0);
 }
 
+constexpr StepRule kScaledRule{.tokens = 1,
+                               .grad_clip = 0,
+                               .loss_scaling = {.dynamic = true},
+                               .learning_rate = 0.1,
+                               .beta1 = 0.9,
+                               .beta2 = 0.99,
+                               .epsilon = 1e-8,
+                               .weight_decay = 0};
+
 // AdamW's bias correction counts updates, not steps: a step that overflowed makes no update.
 TEST(DecideStep, TheStepAfterAnOverflowIsTheFirstUpdate) {
-  const StepRule rule{.tokens = 1,
-                      .grad_clip = 0,
-                      .loss_scaling = {.dynamic = true},
-                      .learning_rate = 0.1,
-                      .beta1 = 0.9,
-                      .beta2 = 0.99,
-                      .epsilon = 1e-8,
-                      .weight_decay = 0};
   StepControl control;
   control.loss_scale = 8;
-  DecideStep({.loss_sum = 1, .squared_norm = std::numeric_limits<double>::infinity(), .flags = 0}, rule, control);
+  DecideStep({.loss_sum = 1, .squared_norm = std::numeric_limits<double>::infinity(), .flags = 0}, kScaledRule,
+             control);
   EXPECT_EQ(control.apply, 0u);
   EXPECT_EQ(control.updates, 0);
-  DecideStep({.loss_sum = 1, .squared_norm = 1, .flags = 0}, rule, control);
+  DecideStep({.loss_sum = 1, .squared_norm = 1, .flags = 0}, kScaledRule, control);
   EXPECT_EQ(control.apply, 1u);
   EXPECT_EQ(control.updates, 1);
   EXPECT_EQ(control.skipped, 1);
@@ -83,18 +85,10 @@ TEST(DecideStep, TheStepAfterAnOverflowIsTheFirstUpdate) {
 }
 
 TEST(DecideStep, LossScaleNeverFallsBelowOne) {
-  StepRule rule{.tokens = 1,
-                .grad_clip = 0,
-                .loss_scaling = {.dynamic = true},
-                .learning_rate = 0.1,
-                .beta1 = 0.9,
-                .beta2 = 0.99,
-                .epsilon = 1e-8,
-                .weight_decay = 0};
   StepControl control;
   control.loss_scale = 4;
   for (const double want : {2.0, 1.0, 1.0}) {
-    DecideStep({.loss_sum = std::nan(""), .squared_norm = 1, .flags = 0}, rule, control);
+    DecideStep({.loss_sum = std::nan(""), .squared_norm = 1, .flags = 0}, kScaledRule, control);
     EXPECT_EQ(control.loss_scale, want);
   }
   EXPECT_EQ(control.skipped, 3);

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "worker/device/conformance/device_fixture.h"
+#include "worker/device/layer_norm_testing.h"
 
 namespace zerofleet::device {
 namespace {
@@ -71,25 +72,7 @@ class OpRun {
     const DeviceTensor x = In(m * c, 7), gamma = In(c, 8), beta = In(c, 9), dy = In(m * c, 10);
     const DeviceTensor y = Out(m * c, dtype_), dx = Out(m * c, dtype_), mean = Out(m, DType::kF32);
     const DeviceTensor rstd = Out(m, DType::kF32), dgamma = Out(c, DType::kF32), dbeta = Out(c, DType::kF32);
-    device_.ops().LayerNormForward(*stream_, {.m = m,
-                                              .c = c,
-                                              .epsilon = 1e-5f,
-                                              .x = x.tensor(),
-                                              .gamma = gamma.tensor(),
-                                              .beta = beta.tensor(),
-                                              .y = y.tensor(),
-                                              .mean = mean.as(),
-                                              .rstd = rstd.as()});
-    device_.ops().LayerNormBackward(*stream_, {.m = m,
-                                               .c = c,
-                                               .dy = dy.tensor(),
-                                               .x = x.tensor(),
-                                               .gamma = gamma.tensor(),
-                                               .mean = mean.as(),
-                                               .rstd = rstd.as(),
-                                               .dx = dx.tensor(),
-                                               .dgamma = dgamma.as(),
-                                               .dbeta = dbeta.as()});
+    RunLayerNorm<DeviceTensor>(device_.ops(), *stream_, {m, c, x, gamma, beta, dy, y, mean, rstd, dx, dgamma, dbeta});
     for (const DeviceTensor* kept : {&y, &dx, &dgamma, &dbeta}) Keep(*kept);
   }
 

@@ -16,18 +16,34 @@ class EmbeddingTest : public DeviceTest {
     device().Copy(stream(), tensor.as<void>(), tokens_.data(), tokens_.size() * sizeof(int32_t));
     return tensor;
   }
+  void Forward(Tensor wte, Tensor wpe, const DeviceTensor& x) {
+    const DeviceTensor tokens = Tokens();
+    ops().EmbeddingForward(stream(), {.batch = kBatch,
+                                      .time = kTime,
+                                      .c = kWidth,
+                                      .tokens = tokens.as<int32_t>(),
+                                      .wte = wte,
+                                      .wpe = wpe,
+                                      .x = x.tensor()});
+    EXPECT_TRUE(stream().Synchronize().ok());
+  }
+  void Backward(const DeviceTensor& dx, float* dwte, float* dwpe) {
+    const DeviceTensor tokens = Tokens();
+    ops().EmbeddingBackward(stream(), {.batch = kBatch,
+                                       .time = kTime,
+                                       .c = kWidth,
+                                       .tokens = tokens.as<int32_t>(),
+                                       .dx = dx.tensor(),
+                                       .dwte = dwte,
+                                       .dwpe = dwpe});
+    EXPECT_TRUE(stream().Synchronize().ok());
+  }
 };
 
 TEST_P(EmbeddingTest, ForwardAddsTokenAndPosition) {
   const auto wte = Random(kVocab * kWidth, 1), wpe = Random(kTime * kWidth, 2);
-  const DeviceTensor tokens = Tokens(), te = Put(wte), pe = Put(wpe), x = Room(kBatch * kTime * kWidth);
-  ops().EmbeddingForward(stream(), {.batch = kBatch,
-                                    .time = kTime,
-                                    .c = kWidth,
-                                    .tokens = tokens.as<int32_t>(),
-                                    .wte = te.tensor(),
-                                    .wpe = pe.tensor(),
-                                    .x = x.tensor()});
+  const DeviceTensor te = Put(wte), pe = Put(wpe), x = Room(kBatch * kTime * kWidth);
+  Forward(te.tensor(), pe.tensor(), x);
   std::vector<double> want;
   for (int64_t row = 0; row < kBatch * kTime; ++row) {
     for (int64_t i = 0; i < kWidth; ++i) {
@@ -39,15 +55,9 @@ TEST_P(EmbeddingTest, ForwardAddsTokenAndPosition) {
 
 TEST_P(EmbeddingTest, BackwardIsTheTransposeOfTheForward) {
   const auto dx = Random(kBatch * kTime * kWidth, 3), wte_before = Values(kVocab * kWidth, 4);
-  const DeviceTensor tokens = Tokens(), gradient = Put(dx), dwte = PutFloat(wte_before);
+  const DeviceTensor gradient = Put(dx), dwte = PutFloat(wte_before);
   const DeviceTensor dwpe = PutFloat(std::vector<float>(kTime * kWidth));
-  ops().EmbeddingBackward(stream(), {.batch = kBatch,
-                                     .time = kTime,
-                                     .c = kWidth,
-                                     .tokens = tokens.as<int32_t>(),
-                                     .dx = gradient.tensor(),
-                                     .dwte = dwte.as(),
-                                     .dwpe = dwpe.as()});
+  Backward(gradient, dwte.as(), dwpe.as());
   std::vector<double> want_token(wte_before.begin(), wte_before.end()), want_position(kTime * kWidth);
   for (int64_t row = 0; row < kBatch * kTime; ++row) {
     for (int64_t i = 0; i < kWidth; ++i) {
@@ -62,22 +72,10 @@ TEST_P(EmbeddingTest, BackwardIsTheTransposeOfTheForward) {
 // As Llama's, whose positions are turned into queries and keys.
 TEST_P(EmbeddingTest, HasNoPositionsWhereThereAreNone) {
   const auto wte = Random(kVocab * kWidth, 1), dx = Random(kBatch * kTime * kWidth, 3);
-  const DeviceTensor tokens = Tokens(), te = Put(wte), x = Room(kBatch * kTime * kWidth), gradient = Put(dx);
+  const DeviceTensor te = Put(wte), x = Room(kBatch * kTime * kWidth), gradient = Put(dx);
   const DeviceTensor dwte = PutFloat(std::vector<float>(kVocab * kWidth));
-  ops().EmbeddingForward(stream(), {.batch = kBatch,
-                                    .time = kTime,
-                                    .c = kWidth,
-                                    .tokens = tokens.as<int32_t>(),
-                                    .wte = te.tensor(),
-                                    .wpe = {},
-                                    .x = x.tensor()});
-  ops().EmbeddingBackward(stream(), {.batch = kBatch,
-                                     .time = kTime,
-                                     .c = kWidth,
-                                     .tokens = tokens.as<int32_t>(),
-                                     .dx = gradient.tensor(),
-                                     .dwte = dwte.as(),
-                                     .dwpe = nullptr});
+  Forward(te.tensor(), {}, x);
+  Backward(gradient, dwte.as(), nullptr);
   std::vector<double> want, want_token(kVocab * kWidth);
   for (int64_t row = 0; row < kBatch * kTime; ++row) {
     for (int64_t i = 0; i < kWidth; ++i) {

@@ -25,6 +25,12 @@ constexpr StepRule kRule = {.tokens = 1,
 constexpr StepRule kSgdRule = {
     .tokens = 1, .grad_clip = 0, .loss_scaling = {}, .learning_rate = 0.05, .momentum = 0.9, .weight_decay = 0.01};
 
+std::vector<uint32_t> Bits(const std::vector<float>& values) {
+  std::vector<uint32_t> bits;
+  for (const float value : values) bits.push_back(std::bit_cast<uint32_t>(value));
+  return bits;
+}
+
 class FlatVectorsTest : public DeviceTest {
  protected:
   double SumSquares(const std::vector<float>& values) {
@@ -45,13 +51,15 @@ class FlatVectorsTest : public DeviceTest {
     device().Copy(stream(), memory.as<void>(), &control, sizeof control);
     return memory;
   }
-};
 
-std::vector<uint32_t> Bits(const std::vector<float>& values) {
-  std::vector<uint32_t> bits;
-  for (const float value : values) bits.push_back(std::bit_cast<uint32_t>(value));
-  return bits;
-}
+  // The master weights are near `want`, and the parameter is the master weights rounded.
+  void ExpectUpdated(const DeviceTensor& master, const DeviceTensor& parameter, const std::vector<double>& want) {
+    std::vector<float> got = Get(master);
+    for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-7 + 1e-6 * std::abs(want[i])) << i;
+    for (float& value : got) value = Rounded(value, dtype());
+    EXPECT_EQ(Bits(Get(parameter)), Bits(got));
+  }
+};
 
 // Every kind of float: ordinary, ties in both directions, subnormal, the largest, infinite, NaN with low bits only.
 std::vector<float> RoundingCases() {
@@ -191,11 +199,7 @@ TEST_P(FlatVectorsTest, AdamWMatchesDouble) {
   }
   ExpectClose(Get(exp_avg), want_m, DType::kF32);
   ExpectClose(Get(exp_avg_sq), want_v, DType::kF32);
-  const auto got = Get(master);
-  for (int64_t i = 0; i < kCount; ++i) ASSERT_NEAR(got[i], want_p[i], 1e-7 + 1e-6 * std::abs(want_p[i])) << i;
-  std::vector<float> rounded = got;
-  for (float& value : rounded) value = Rounded(value, dtype());
-  EXPECT_EQ(Bits(Get(parameter)), Bits(rounded));
+  ExpectUpdated(master, parameter, want_p);
 }
 
 TEST_P(FlatVectorsTest, AdamWOfARangeEqualsThatRangeOfTheWhole) {
@@ -258,11 +262,7 @@ TEST_P(FlatVectorsTest, SgdMatchesDouble) {
     want_p.push_back(p[i] - kSgdRule.learning_rate * want_m[i]);
   }
   ExpectClose(Get(momentum), want_m, DType::kF32);
-  const auto got = Get(master);
-  for (int64_t i = 0; i < kCount; ++i) ASSERT_NEAR(got[i], want_p[i], 1e-7 + 1e-6 * std::abs(want_p[i])) << i;
-  std::vector<float> rounded = got;
-  for (float& value : rounded) value = Rounded(value, dtype());
-  EXPECT_EQ(Bits(Get(parameter)), Bits(rounded));
+  ExpectUpdated(master, parameter, want_p);
 }
 
 TEST_P(FlatVectorsTest, SgdOfARangeEqualsThatRangeOfTheWhole) {

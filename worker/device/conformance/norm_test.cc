@@ -2,11 +2,10 @@
 #include <cmath>
 
 #include "worker/device/conformance/device_fixture.h"
+#include "worker/device/layer_norm_testing.h"
 
 namespace zerofleet::device {
 namespace {
-
-constexpr float kEpsilon = 1e-5f;
 
 class NormTest : public DeviceTest {
  protected:
@@ -19,7 +18,7 @@ class NormTest : public DeviceTest {
     const DeviceTensor mean = PutFloat(std::vector<float>(m)), rstd = PutFloat(std::vector<float>(m));
     ops().LayerNormForward(stream(), {.m = m,
                                       .c = c,
-                                      .epsilon = kEpsilon,
+                                      .epsilon = kNormEpsilon,
                                       .x = dx.tensor(),
                                       .gamma = dg.tensor(),
                                       .beta = db.tensor(),
@@ -41,7 +40,7 @@ TEST_P(NormTest, ForwardMatchesDouble) {
       double mean = 0, variance = 0;
       for (int64_t i = 0; i < c; ++i) mean += x[row * c + i] / static_cast<double>(c);
       for (int64_t i = 0; i < c; ++i) variance += std::pow(x[row * c + i] - mean, 2) / static_cast<double>(c);
-      const double rstd = 1 / std::sqrt(variance + kEpsilon);
+      const double rstd = 1 / std::sqrt(variance + kNormEpsilon);
       want_mean.push_back(mean);
       want_rstd.push_back(rstd);
       for (int64_t i = 0; i < c; ++i) want_y.push_back((x[row * c + i] - mean) * rstd * gamma[i] + beta[i]);
@@ -64,25 +63,7 @@ Gradients Backward(Device& device, DType dtype, int64_t m, int64_t c, const std:
   const DeviceTensor dy(device, Values(m * c, 4, DType::kBF16), dtype), dx(device, dx_before, dtype);
   const DeviceTensor mean(device, std::vector<float>(m)), rstd(device, std::vector<float>(m));
   const DeviceTensor dgamma(device, std::vector<float>(c, 1.0f)), dbeta(device, std::vector<float>(c, 1.0f));
-  device.ops().LayerNormForward(*stream, {.m = m,
-                                          .c = c,
-                                          .epsilon = kEpsilon,
-                                          .x = x.tensor(),
-                                          .gamma = gamma.tensor(),
-                                          .beta = beta.tensor(),
-                                          .y = y.tensor(),
-                                          .mean = mean.as(),
-                                          .rstd = rstd.as()});
-  device.ops().LayerNormBackward(*stream, {.m = m,
-                                           .c = c,
-                                           .dy = dy.tensor(),
-                                           .x = x.tensor(),
-                                           .gamma = gamma.tensor(),
-                                           .mean = mean.as(),
-                                           .rstd = rstd.as(),
-                                           .dx = dx.tensor(),
-                                           .dgamma = dgamma.as(),
-                                           .dbeta = dbeta.as()});
+  RunLayerNorm<DeviceTensor>(device.ops(), *stream, {m, c, x, gamma, beta, dy, y, mean, rstd, dx, dgamma, dbeta});
   EXPECT_TRUE(stream->Synchronize().ok());
   return {dx.Read(device), dgamma.Read(device), dbeta.Read(device)};
 }

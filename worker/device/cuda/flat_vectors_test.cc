@@ -163,22 +163,23 @@ TEST_F(FlatVectorsTest, SumSquaresExactlyHasTheBitsOfItsBlocksAtAnyAlignment) {
   }
 }
 
+constexpr StepRule kUpdateRule{.tokens = 8,
+                               .grad_clip = 1,
+                               .loss_scaling = {.dynamic = true},
+                               .learning_rate = 3e-4,
+                               .beta1 = 0.9,
+                               .beta2 = 0.95,
+                               .epsilon = 1e-8,
+                               .momentum = 0.8,
+                               .weight_decay = 0.1};
+
 class UpdateTest : public KernelTest {
  protected:
   UpdateTest() : control_(device().Reserve(sizeof(StepControl)).value()) {
     StepControl control;
     control.loss_scale = 4;
     control.updates = 2;
-    const StepRule rule{.tokens = 8,
-                        .grad_clip = 1,
-                        .loss_scaling = {.dynamic = true},
-                        .learning_rate = 3e-4,
-                        .beta1 = 0.9,
-                        .beta2 = 0.95,
-                        .epsilon = 1e-8,
-                        .momentum = 0.8,
-                        .weight_decay = 0.1};
-    DecideStep({.loss_sum = 8, .squared_norm = 100}, rule, control);
+    DecideStep({.loss_sum = 8, .squared_norm = 100}, kUpdateRule, control);
     *this->control() = control;
   }
   StepControl* control() { return reinterpret_cast<StepControl*>(control_->data()); }
@@ -303,14 +304,8 @@ TEST_F(StepTest, TheHostsOwnNumbers) {
   StepControl want;
   *control = want;
   const double losses[] = {3, 0.1, 4}, squares[] = {1, 0.25};
-  const StepRule rule{.tokens = 7,
-                      .grad_clip = 1,
-                      .loss_scaling = {.dynamic = true},
-                      .learning_rate = 3e-4,
-                      .beta1 = 0.9,
-                      .beta2 = 0.95,
-                      .epsilon = 1e-8,
-                      .weight_decay = 0.1};
+  StepRule rule = kUpdateRule;
+  rule.tokens = 7;
   for (const double bad : {0.0, std::nan(""), 0.0}) {
     ops().BeginStep(stream(), 7, control);
     BeginStep(7, want);

@@ -56,23 +56,18 @@ TEST_P(CudaLinearTest, ForwardWithBiasAndResidual) {
       for (const bool with_residual : {false, true}) {
         const TestTensor x = Random(m, k, 1), w = Random(n, k, 2), bias = Random(1, n, 3), residual = Random(m, n, 4);
         const TestTensor apart = Random(m, n, 5), in_place = Random(m, n, 4);
-        const Tensor b = with_bias ? bias.tensor() : Tensor{};
-        ops_->LinearForward(*stream_, {.m = m,
-                                       .n = n,
-                                       .k = k,
-                                       .x = x.tensor(),
-                                       .w = w.tensor(),
-                                       .bias = b,
-                                       .residual = with_residual ? residual.tensor() : Tensor{},
-                                       .y = apart.tensor()});
-        ops_->LinearForward(*stream_, {.m = m,
-                                       .n = n,
-                                       .k = k,
-                                       .x = x.tensor(),
-                                       .w = w.tensor(),
-                                       .bias = b,
-                                       .residual = with_residual ? in_place.tensor() : Tensor{},
-                                       .y = in_place.tensor()});
+        const auto forward = [&](const TestTensor& added, const TestTensor& y) {
+          ops_->LinearForward(*stream_, {.m = m,
+                                         .n = n,
+                                         .k = k,
+                                         .x = x.tensor(),
+                                         .w = w.tensor(),
+                                         .bias = with_bias ? bias.tensor() : Tensor{},
+                                         .residual = with_residual ? added.tensor() : Tensor{},
+                                         .y = y.tensor()});
+        };
+        forward(residual, apart);
+        forward(in_place, in_place);
         for (int64_t i = 0; i < m * n; ++i) {
           const double want = Product(x, w, i / n, i % n, k) + (with_bias ? bias.Get(i % n) : 0) +
                               (with_residual ? residual.Get(i) : 0);

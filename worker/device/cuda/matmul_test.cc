@@ -138,14 +138,11 @@ TEST_F(MatmulTest, AsksOncePerProblemAndAlignment) {
   EXPECT_EQ(emulation::cublaslt().products, 6);
 }
 
+const Case kWithBias{
+    .m = 8, .n = 16, .k = 8, .input = DType::kBF16, .output = DType::kBF16, .epilogue = Epilogue::kBias, .bias = true};
+
 TEST_F(MatmulTest, AnEpilogueRefusedAtTheLaunchIsLeftToTheCaller) {
-  const Case p{.m = 8,
-               .n = 16,
-               .k = 8,
-               .input = DType::kBF16,
-               .output = DType::kBF16,
-               .epilogue = Epilogue::kBias,
-               .bias = true};
+  const Case p = kWithBias;
   emulation::cublaslt().next_product = CUBLAS_STATUS_NOT_SUPPORTED;
   EXPECT_FALSE(Run(p));
   EXPECT_FALSE(Run(p));  // permanently: the run's bits do not change midway
@@ -155,13 +152,7 @@ TEST_F(MatmulTest, AnEpilogueRefusedAtTheLaunchIsLeftToTheCaller) {
 
 // A choice is not changed in the middle of a run, which would change the run's bits.
 TEST_F(MatmulTest, AnEpilogueRefusedAfterItHasRunIsAFailure) {
-  const Case p{.m = 8,
-               .n = 16,
-               .k = 8,
-               .input = DType::kBF16,
-               .output = DType::kBF16,
-               .epilogue = Epilogue::kBias,
-               .bias = true};
+  const Case p = kWithBias;
   EXPECT_TRUE(Run(p));
   const TestTensor a(8, 8, DType::kBF16, 1), b(8, 16, DType::kBF16, 2), bias(1, 16, DType::kBF16, 3);
   const TestTensor d(8, 16, DType::kBF16, 4);

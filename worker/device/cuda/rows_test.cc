@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "worker/device/cuda/kernel_testing.h"
+#include "worker/device/layer_norm_testing.h"
 
 namespace zerofleet::device::cuda {
 namespace {
@@ -69,25 +70,7 @@ class LayerNormTest : public KernelTest {
     const Vector mean(device(), m, DType::kF32, 7), rstd(device(), m, DType::kF32, 8);
     const Vector dgamma(device(), c, DType::kF32, 9, skip), dbeta(device(), c, DType::kF32, 10, skip);
     const Norm want = NormInDouble(m, c, x, gamma, beta, dy, dx.Values(), dgamma.Values(), dbeta.Values());
-    ops().LayerNormForward(stream(), {.m = m,
-                                      .c = c,
-                                      .epsilon = 1e-5f,
-                                      .x = x.tensor(),
-                                      .gamma = gamma.tensor(),
-                                      .beta = beta.tensor(),
-                                      .y = y.tensor(),
-                                      .mean = mean.as(),
-                                      .rstd = rstd.as()});
-    ops().LayerNormBackward(stream(), {.m = m,
-                                       .c = c,
-                                       .dy = dy.tensor(),
-                                       .x = x.tensor(),
-                                       .gamma = gamma.tensor(),
-                                       .mean = mean.as(),
-                                       .rstd = rstd.as(),
-                                       .dx = dx.tensor(),
-                                       .dgamma = dgamma.as(),
-                                       .dbeta = dbeta.as()});
+    RunLayerNorm<Vector>(ops(), stream(), {m, c, x, gamma, beta, dy, y, mean, rstd, dx, dgamma, dbeta});
     ExpectNear(y, want.y, Rounding(dtype, 4));
     double largest = 1;  // a row of one or two elements has a large rstd
     for (const double value : want.dx) largest = std::max(largest, std::abs(value));
