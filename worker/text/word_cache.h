@@ -1,7 +1,7 @@
 // A cache of the ids of short words, one per thread: most words of a text have occurred before.
 //
-// It is two tables with one cache line per word, in which a word has exactly one place, so that a lookup is a hash and
-// a comparison, and a second one for words that have left the smaller table.
+// Two tables with one cache line per word: a near one that fits a core's own cache, and a far one, made when a text has
+// many words. A word has exactly one place in each, so that a lookup is a hash and a comparison.
 #ifndef ZEROFLEET_WORKER_TEXT_WORD_CACHE_H_
 #define ZEROFLEET_WORKER_TEXT_WORD_CACHE_H_
 
@@ -46,8 +46,7 @@ class WordCache {
   }
 
  private:
-  // Entries of a table that fits a core's own cache, and of one behind it for texts of many words.
-  static constexpr size_t kNear = size_t{1} << 15, kFar = size_t{1} << 18;
+  static constexpr size_t kNear = size_t{1} << 15, kFar = size_t{1} << 18;  // entries
 
   // A word's bytes, then zeros, and in the last but one of the 32 bytes its length.
   using Key = std::array<uint64_t, 4>;
@@ -152,8 +151,8 @@ class WordCache {
   static const std::array<Key, kMostBytes + 1> kMasks;  // by a word's length, its bytes
 
   uint64_t owner_ = 0;
-  Table near_ = Table(kNear), far_;  // the far table is made when words begin to leave the near one
-  size_t stored_ = 0;                // words
+  Table near_ = Table(kNear), far_;
+  size_t stored_ = 0;  // words, since the cache was empty; at kNear the far table is made
 };
 
 }  // namespace zerofleet::text
