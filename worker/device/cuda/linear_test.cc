@@ -56,7 +56,7 @@ TEST_P(CudaLinearTest, ForwardWithBiasAndResidual) {
       for (const bool with_residual : {false, true}) {
         const TestTensor x = Random(m, k, 1), w = Random(n, k, 2), bias = Random(1, n, 3), residual = Random(m, n, 4);
         const TestTensor apart = Random(m, n, 5), in_place = Random(m, n, 4);
-        const auto forward = [&](const TestTensor& added, const TestTensor& y) {
+        const auto forward = [&, m = m, n = n, k = k](const TestTensor& added, const TestTensor& y) {
           ops_->LinearForward(*stream_, {.m = m,
                                          .n = n,
                                          .k = k,
