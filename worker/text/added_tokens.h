@@ -35,6 +35,7 @@ class AddedTokenFinder {
   // Makes Split find `token`, which must outlive this, wherever `content`, its normalized content, occurs.
   // InvalidArgument if the contents together are too long.
   absl::Status Add(const AddedToken& token, std::string_view content);
+  bool empty() const { return nodes_.size() == 1; }
   // Returns the parts of `text` in order and without gaps; they overlap only where one token's rstrip and the next
   // token claim the same white space.
   std::vector<AddedTokenPart> Split(std::string_view text) const;

@@ -2,8 +2,6 @@
 #include "worker/text/bpe.h"
 
 #include <algorithm>
-#include <array>
-#include <queue>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -17,14 +15,7 @@
 namespace zerofleet::text {
 namespace {
 
-// Up to this number of symbols, looking at every pair for each merge is faster than a heap.
-constexpr size_t kScannedSymbols = 32;
-
 absl::Status BadModel(const std::string& what) { return absl::InvalidArgumentError(absl::StrCat("model.", what)); }
-
-uint64_t PairKey(int32_t left, int32_t right) {
-  return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
-}
 
 bool IsSet(const nlohmann::json& object, const char* key) { return object.contains(key) && !object[key].is_null(); }
 
@@ -80,7 +71,7 @@ absl::StatusOr<BpeModel> BpeModel::FromRanks(const std::vector<std::string>& tok
       const int32_t left = bpe.IdOf(token.substr(0, cut));
       const int32_t right = left < 0 ? -1 : bpe.IdOf(token.substr(cut));
       const auto id = static_cast<int32_t>(rank);
-      if (right >= 0) bpe.merges_.emplace(PairKey(left, right), Merge{id, id});
+      if (right >= 0) bpe.merges_.Add(left, right, id, id);
     }
   }
   bpe.FindSymbols();
@@ -108,9 +99,8 @@ void BpeModel::FindDivisible() {
   const bool leaves_out = unknown_ < 0 && (byte_ids_.empty() || std::ranges::find(byte_ids_, -1) != byte_ids_.end());
   absl::flat_hash_set<int32_t> renamed(byte_ids_.begin(), byte_ids_.end());
   renamed.insert(unknown_);
-  divisible_ = !ignore_merges_ && !leaves_out && std::ranges::none_of(merges_, [&](const auto& entry) {
-    return renamed.contains(static_cast<int32_t>(entry.first >> 32)) ||
-           renamed.contains(static_cast<int32_t>(entry.first & UINT32_MAX));
+  divisible_ = !ignore_merges_ && !leaves_out && !merges_.AnyPair([&](int32_t left, int32_t right) {
+    return renamed.contains(left) || renamed.contains(right);
   });
 }
 
@@ -156,7 +146,7 @@ absl::Status BpeModel::AddMerge(const std::string& left, const std::string& righ
     return BadModel(
         absl::StrCat("merges[", rank, "]: '", left, "', '", right, "' or both together are not in the vocabulary"));
   }
-  merges_.insert_or_assign(PairKey(left_id, right_id), Merge{rank, id});
+  merges_.Add(left_id, right_id, rank, id);
   joints_.Add(left, right);
   return absl::OkStatus();
 }
@@ -164,11 +154,6 @@ absl::Status BpeModel::AddMerge(const std::string& left, const std::string& righ
 int32_t BpeModel::IdOf(std::string_view token) const {
   const auto found = vocab_.find(absl::string_view(token.data(), token.size()));
   return found == vocab_.end() ? -1 : found->second;
-}
-
-const BpeModel::Merge* BpeModel::Find(int32_t left, int32_t right) const {
-  const auto found = merges_.find(PairKey(left, right));
-  return found == merges_.end() ? nullptr : &found->second;
 }
 
 std::vector<int32_t> BpeModel::Symbols(std::string_view word) const {
@@ -200,68 +185,6 @@ std::vector<int32_t> BpeModel::Symbols(std::string_view word) const {
   return symbols;
 }
 
-// Looks up the rank of each pair once: a merge changes only the pairs beside it.
-void BpeModel::MergeByScan(std::vector<int32_t>& symbols) const {
-  size_t count = symbols.size();
-  std::array<Merge, kScannedSymbols> merges;  // each symbol's merge with the next symbol
-  const auto look_up = [&](size_t at) {
-    const Merge* merge = at + 1 < count ? Find(symbols[at], symbols[at + 1]) : nullptr;
-    merges[at] = merge == nullptr ? Merge{INT32_MAX, -1} : *merge;
-  };
-  for (size_t at = 0; at < count; ++at) look_up(at);
-  while (count > 1) {
-    size_t best = 0;
-    for (size_t at = 1; at + 1 < count; ++at) {
-      if (merges[at].rank < merges[best].rank) best = at;
-    }
-    if (merges[best].id < 0) break;
-    symbols[best] = merges[best].id;
-    for (size_t at = best + 1; at + 1 < count; ++at) symbols[at] = symbols[at + 1], merges[at] = merges[at + 1];
-    --count;
-    look_up(best);
-    if (best > 0) look_up(best - 1);
-  }
-  symbols.resize(count);
-}
-
-void BpeModel::MergeByHeap(std::vector<int32_t>& symbols) const {
-  struct Candidate {
-    int32_t rank;
-    size_t at;
-    int32_t id;
-    bool operator>(const Candidate& other) const { return std::pair(rank, at) > std::pair(other.rank, other.at); }
-  };
-  const size_t count = symbols.size();
-  std::vector<size_t> next(count), previous(count);
-  std::vector<Candidate> initial;
-  auto candidate = [&](size_t at, size_t after, auto& into) {
-    if (const Merge* merge = Find(symbols[at], symbols[after])) into.push_back({merge->rank, at, merge->id});
-  };
-  for (size_t at = 0; at < count; ++at) {
-    next[at] = at + 1;
-    previous[at] = at - 1;
-    if (at + 1 < count) candidate(at, at + 1, initial);
-  }
-  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue(std::greater<>(), std::move(initial));
-  while (!queue.empty()) {
-    const Candidate top = queue.top();
-    queue.pop();
-    if (symbols[top.at] < 0 || next[top.at] == count) continue;
-    const size_t right = next[top.at];
-    const Merge* merge = Find(symbols[top.at], symbols[right]);
-    if (merge == nullptr || merge->id != top.id) continue;  // one of the two has been merged since
-    symbols[top.at] = top.id;
-    symbols[right] = -1;
-    next[top.at] = next[right];
-    if (next[right] < count) previous[next[right]] = top.at;
-    std::vector<Candidate> found;
-    if (top.at != 0) candidate(previous[top.at], top.at, found);
-    if (next[top.at] < count) candidate(top.at, next[top.at], found);
-    for (const Candidate& neighbour : found) queue.push(neighbour);
-  }
-  std::erase(symbols, -1);
-}
-
 void BpeModel::Encode(std::string_view word, std::vector<int32_t>& ids) const {
   if (word.empty()) return;
   if (ignore_merges_) {
@@ -271,7 +194,7 @@ void BpeModel::Encode(std::string_view word, std::vector<int32_t>& ids) const {
     }
   }
   std::vector<int32_t> symbols = Symbols(word);
-  MergeAll(symbols);
+  merges_.Apply(symbols);
   ids.insert(ids.end(), symbols.begin(), symbols.end());
 }
 
@@ -285,12 +208,8 @@ void BpeModel::EncodeBytes(std::string_view bytes, std::vector<int32_t>& ids) co
   std::vector<int32_t> symbols;
   symbols.reserve(bytes.size());
   for (const char byte : bytes) symbols.push_back(byte_symbols_[static_cast<uint8_t>(byte)]);
-  MergeAll(symbols);
+  merges_.Apply(symbols);
   ids.insert(ids.end(), symbols.begin(), symbols.end());
-}
-
-void BpeModel::MergeAll(std::vector<int32_t>& symbols) const {
-  symbols.size() <= kScannedSymbols ? MergeByScan(symbols) : MergeByHeap(symbols);
 }
 
 }  // namespace zerofleet::text

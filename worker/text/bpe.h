@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "proto/json_parse.h"
 #include "worker/text/joints.h"
+#include "worker/text/merges.h"
 
 namespace zerofleet::text {
 
@@ -40,23 +41,15 @@ class BpeModel {
   const absl::flat_hash_map<std::string, int32_t>& vocab() const { return vocab_; }
 
  private:
-  struct Merge {
-    int32_t rank, id;
-  };
-
   absl::Status ParseVocab(const nlohmann::json& model);
   absl::Status ParseMerges(const nlohmann::json& model);
   absl::Status AddMerge(const std::string& left, const std::string& right, int32_t rank);
   void FindSymbols();
   void FindDivisible();
   std::vector<int32_t> Symbols(std::string_view word) const;
-  void MergeAll(std::vector<int32_t>& symbols) const;
-  const Merge* Find(int32_t left, int32_t right) const;
-  void MergeByScan(std::vector<int32_t>& symbols) const;
-  void MergeByHeap(std::vector<int32_t>& symbols) const;
 
   absl::flat_hash_map<std::string, int32_t> vocab_;
-  absl::flat_hash_map<uint64_t, Merge> merges_;  // key: left id in the high half, right id in the low one
+  Merges merges_;
   // Ids of the characters of the Basic Multilingual Plane that are tokens; -1 for the others.
   static constexpr uint32_t kCharacters = 0x10000;
   std::vector<int32_t> character_ids_;

@@ -231,6 +231,7 @@ absl::Status BpeTokenizer::EncodeNormalized(std::string part, bool first, std::v
 
 absl::Status BpeTokenizer::EncodePart(std::string part, bool first, std::vector<int32_t>& ids) const {
   if (normalizer_ != nullptr) ZF_RETURN_IF_ERROR(normalizer_(part));
+  if (normalized_finder_.empty()) return EncodeNormalized(std::move(part), first, ids);
   for (const AddedTokenPart& found : normalized_finder_.Split(part)) {
     if (found.token != nullptr) {
       ids.push_back(found.token->id);
