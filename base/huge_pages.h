@@ -17,7 +17,12 @@ inline void PreferHugePages(void* data, size_t bytes) {
   if (bytes >= kHugePageBytes) madvise(data, bytes, MADV_HUGEPAGE);
 }
 
-// An allocator for standard containers that are large, and read at random places.
+// Maps memory that begins with a huge page. Throws std::bad_alloc if there is none.
+void* MapHugePages(size_t bytes);
+void UnmapHugePages(void* data, size_t bytes);
+
+// An allocator for standard containers that are large, and read at random places. What has the size of a huge page is
+// mapped anew: memory that others have used before may be in small pages already.
 template <typename T>
 struct HugePageAllocator {
   using value_type = T;
@@ -28,19 +33,16 @@ struct HugePageAllocator {
 
   T* allocate(size_t count) {
     const size_t bytes = count * sizeof(T);
-    void* data = ::operator new(bytes, AlignmentOf(count));
-    PreferHugePages(data, bytes);
-    return static_cast<T*>(data);
+    return static_cast<T*>(bytes < kHugePageBytes ? ::operator new(bytes, std::align_val_t{alignof(T)})
+                                                  : MapHugePages(bytes));
   }
-  void deallocate(T* data, size_t count) { ::operator delete(data, AlignmentOf(count)); }
+  void deallocate(T* data, size_t count) {
+    const size_t bytes = count * sizeof(T);
+    bytes < kHugePageBytes ? ::operator delete(data, std::align_val_t{alignof(T)}) : UnmapHugePages(data, bytes);
+  }
   template <typename Other>
   bool operator==(const HugePageAllocator<Other>&) const {
     return true;
-  }
-
- private:
-  static std::align_val_t AlignmentOf(size_t count) {
-    return std::align_val_t{count * sizeof(T) >= kHugePageBytes ? kHugePageBytes : alignof(T)};
   }
 };
 

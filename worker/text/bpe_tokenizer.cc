@@ -194,7 +194,7 @@ absl::Status BpeTokenizer::ParseTemplate(const nlohmann::json& object, const std
 }
 
 void BpeTokenizer::EncodeWords(std::string_view part, std::vector<int32_t>& ids) const {
-  WordCache& cache = WordCache::OfThread(cache_owner_);
+  WordCache& cache = WordCache::OfThread(words_of_threads_);
   const auto encode = [this](std::string_view word, std::vector<int32_t>& into) { model_.EncodeBytes(word, into); };
   for (size_t at = 0; at < part.size();) {
     // A digit that becomes a piece of its own ends the piece before it.
@@ -211,7 +211,7 @@ void BpeTokenizer::EncodeWords(std::string_view part, std::vector<int32_t>& ids)
 }
 
 void BpeTokenizer::EncodePiece(std::string_view piece, std::vector<int32_t>& ids) const {
-  WordCache& cache = WordCache::OfThread(cache_owner_);
+  WordCache& cache = WordCache::OfThread(words_of_threads_);
   const auto encode = [this](std::string_view word, std::vector<int32_t>& into) { model_.Encode(word, into); };
   cache.Encode(
       piece, 0, piece.size(), [&](size_t at) { return model_.WordEnd(piece, at); }, ids, encode);

@@ -59,7 +59,7 @@ class BpeTokenizer : public Tokenizer {
   Normalizer normalizer_;
   PreTokenizer pre_tokenizer_;
   ByteLevelWords words_;  // does what pre_tokenizer_ does, if there is a scanner for it
-  uint64_t cache_owner_ = WordCache::NewOwner();
+  mutable SharedWords words_of_threads_;
   Decoder decoder_;
   std::vector<int32_t> before_, after_;  // ids that the post-processor puts around a text
   struct Token {

@@ -57,7 +57,7 @@ class SentencePieceTokenizer : public Tokenizer {
   std::vector<int32_t> byte_ids_;  // with byte_fallback, the ids of all bytes
   int32_t unknown_ = -1;
   Joints joints_;
-  uint64_t cache_owner_ = WordCache::NewOwner();
+  mutable SharedWords words_of_threads_;
   std::string digest_;
 };
 

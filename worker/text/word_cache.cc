@@ -1,44 +1,40 @@
-// Owners, and storing words; see word_cache.h.
+// Whose words a thread has, and storing them; see word_cache.h.
 #include "worker/text/word_cache.h"
 
 #include <algorithm>
-#include <atomic>
 
 namespace zerofleet::text {
 
-constexpr std::array<WordCache::Key, WordCache::kMostBytes + 1> WordCache::kMasks = [] {
-  std::array<Key, kMostBytes + 1> masks = {};
+constexpr std::array<WordKey, WordCache::kMostBytes + 1> WordCache::kMasks = [] {
+  std::array<WordKey, kMostBytes + 1> masks = {};
   for (size_t bytes = 0; bytes <= kMostBytes; ++bytes) {
     for (size_t at = 0; at < bytes; ++at) masks[bytes][at / 8] |= uint64_t{UINT8_MAX} << (at % 8 * 8);
   }
   return masks;
 }();
 
-uint64_t WordCache::NewOwner() {
-  static std::atomic<uint64_t> last = 0;
-  return ++last;
-}
-
-WordCache& WordCache::OfThread(uint64_t owner) {
+WordCache& WordCache::OfThread(SharedWords& shared) {
   thread_local WordCache cache;
-  if (cache.owner_ != owner) {
-    cache.owner_ = owner;
-    std::ranges::fill(cache.near_, Entry());
-    cache.far_.clear();
+  if (cache.shared_number_ != shared.number()) {
+    cache.shared_number_ = shared.number();
+    std::ranges::fill(cache.near_, CachedWord());
     cache.stored_ = 0;
   }
+  cache.shared_ = &shared;
   return cache;
 }
 
 void WordCache::Put(const Word& word, std::span<const int32_t> ids) {
+  // So many words that the near table begins to be full.
+  constexpr size_t kMany = kNear / 4;
   if (ids.size() > kMostIds) return;
-  if (++stored_ == kNear) far_.resize(kFar);
-  Entry entry;
-  entry.key = word.key;
-  entry.key[3] |= uint64_t{ids.size()} << kCountShift;
-  std::ranges::copy(ids, entry.ids);
-  near_[word.hash % kNear] = entry;
-  if (!far_.empty()) far_[word.hash % kFar] = entry;
+  if (++stored_ == kMany) shared_->Make();
+  CachedWord cached;
+  cached.key = word.key;
+  cached.key[3] |= uint64_t{ids.size()} << CachedWord::kCountShift;
+  std::ranges::copy(ids, cached.ids.begin());
+  near_[word.hash % kNear] = cached;
+  shared_->Put(word.hash, cached);
 }
 
 }  // namespace zerofleet::text

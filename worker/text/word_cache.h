@@ -1,7 +1,7 @@
 // A cache of the ids of short words, one per thread: most words of a text have occurred before.
 //
-// Two tables with one cache line per word: a near one that fits a core's own cache, and a far one, made when a text has
-// many words. A word has exactly one place in each, so that a lookup is a hash and a comparison.
+// Two tables with one cache line per word: a near one that fits a core's own cache, and the one that all threads share,
+// made when a text has many words. A word has exactly one place in each, so that a lookup is a hash and a comparison.
 #ifndef ZEROFLEET_WORKER_TEXT_WORD_CACHE_H_
 #define ZEROFLEET_WORKER_TEXT_WORD_CACHE_H_
 
@@ -13,17 +13,16 @@
 #include <vector>
 
 #include "base/huge_pages.h"
+#include "worker/text/shared_words.h"
 
 namespace zerofleet::text {
 
 class WordCache {
  public:
-  static constexpr size_t kMostBytes = 30, kMostIds = 8;
+  static constexpr size_t kMostBytes = 30, kMostIds = CachedWord::kMostIds;
 
-  // Returns a number for `owner` that differs from all others in this process.
-  static uint64_t NewOwner();
-  // This thread's cache, emptied if it belonged to another owner.
-  static WordCache& OfThread(uint64_t owner);
+  // This thread's cache for the tokenizer of `shared`, emptied if it was another's.
+  static WordCache& OfThread(SharedWords& shared);
 
   // Appends the ids of all words of `text` from `begin` to `end`: from the cache, or by `encode(word, ids)`, which
   // appends them. `word_end(at)` is the end of the word that begins at `at`.
@@ -40,35 +39,18 @@ class WordCache {
         words[count] = Prepare(text, begin, next);
         begin = next;
       }
-      for (size_t i = 0; i < count; ++i) PrefetchFar(words[i]);
+      for (size_t i = 0; i < count; ++i) PrefetchShared(words[i]);
       for (size_t i = 0; i < count; ++i) EncodeWord(words[i], ids, encode);
     }
   }
 
  private:
-  static constexpr size_t kNear = size_t{1} << 15, kFar = size_t{1} << 18;  // entries
-
-  // A word's bytes, then zeros, and in the last but one of the 32 bytes its length.
-  using Key = std::array<uint64_t, 4>;
-  static constexpr int kLengthShift = 48, kCountShift = 56;
-
-  // A word's key, with the number of its ids in the last byte, and the ids.
-  struct alignas(64) Entry {
-    Key key = {};
-    int32_t ids[kMostIds];
-
-    bool IsOf(const Key& other) const {
-      const uint64_t without_count = (key[3] ^ other[3]) << (64 - kCountShift);
-      return ((key[0] ^ other[0]) | (key[1] ^ other[1]) | (key[2] ^ other[2]) | without_count) == 0;
-    }
-    size_t count() const { return key[3] >> kCountShift; }
-  };
-  static_assert(sizeof(Entry) == 64);
-  using Table = std::vector<Entry, HugePageAllocator<Entry>>;
+  static constexpr size_t kNear = size_t{1} << 15;  // words of the near table
+  static constexpr int kLengthShift = 48;
 
   struct Word {
     std::string_view word;
-    Key key;
+    WordKey key;
     uint64_t hash;
     bool is_kept;  // not too long
   };
@@ -82,16 +64,14 @@ class WordCache {
     __builtin_prefetch(&near_[word.hash % kNear]);
     return word;
   }
-  void PrefetchFar(const Word& word) const {
-    if (word.is_kept && !far_.empty() && !near_[word.hash % kNear].IsOf(word.key)) {
-      __builtin_prefetch(&far_[word.hash % kFar]);
-    }
+  void PrefetchShared(const Word& word) const {
+    if (word.is_kept && shared_->made() && !near_[word.hash % kNear].IsOf(word.key)) shared_->Prefetch(word.hash);
   }
   template <typename Encoder>
   void EncodeWord(const Word& word, std::vector<int32_t>& ids, const Encoder& encode) {
     if (!word.is_kept) return encode(word.word, ids);
-    Entry& near = near_[word.hash % kNear];
-    if (near.IsOf(word.key) || FindFar(word, near)) {
+    CachedWord& near = near_[word.hash % kNear];
+    if (near.IsOf(word.key) || (shared_->made() && shared_->Find(word.hash, word.key, near))) {
       for (size_t i = 0; i < near.count(); ++i) ids.push_back(near.ids[i]);
       return;
     }
@@ -99,17 +79,11 @@ class WordCache {
     encode(word.word, ids);
     Put(word, std::span(ids).subspan(before));
   }
-  // Copies the word's entry from the far table to `near`; false if it is not there.
-  bool FindFar(const Word& word, Entry& near) const {
-    if (far_.empty() || !far_[word.hash % kFar].IsOf(word.key)) return false;
-    near = far_[word.hash % kFar];
-    return true;
-  }
   // Stores the ids of the word, unless there are too many.
   void Put(const Word& word, std::span<const int32_t> ids);
 
   // Makes the key of `word`, behind whose beginning `readable` bytes can be read; false if the word is too long.
-  static bool MakeKey(std::string_view word, size_t readable, Key& key) {
+  static bool MakeKey(std::string_view word, size_t readable, WordKey& key) {
     if (word.size() > 1 && word[0] == kSpaceMark[0]) {
       char shortened[kMostBytes];
       const std::string_view shorter = Shorten(word, shortened);
@@ -141,18 +115,19 @@ class WordCache {
     return {shortened, rest.size() + 2};
   }
 
-  static uint64_t HashOf(const Key& key) {
+  static uint64_t HashOf(const WordKey& key) {
     constexpr uint64_t kFirst = 0x9e3779b97f4a7c15u, kSecond = 0xbf58476d1ce4e5b9u, kThird = 0x94d049bb133111ebu;
     uint64_t hash = (key[0] ^ (key[3] >> 32 | key[3] << 32)) * kFirst + (key[1] ^ key[2] * kThird) * kSecond;
     hash = (hash ^ hash >> 32) * kThird;
     return hash ^ hash >> 32;
   }
 
-  static const std::array<Key, kMostBytes + 1> kMasks;  // by a word's length, its bytes
+  static const std::array<WordKey, kMostBytes + 1> kMasks;  // by a word's length, its bytes
 
-  uint64_t owner_ = 0;
-  Table near_ = Table(kNear), far_;
-  size_t stored_ = 0;  // words, since the cache was empty; at kNear the far table is made
+  SharedWords* shared_ = nullptr;
+  uint64_t shared_number_ = 0;
+  std::vector<CachedWord, HugePageAllocator<CachedWord>> near_ = decltype(near_)(kNear);
+  size_t stored_ = 0;  // words, since the cache was empty
 };
 
 }  // namespace zerofleet::text

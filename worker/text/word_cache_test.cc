@@ -15,12 +15,10 @@ using ::testing::ElementsAre;
 // Encodes words by a cache, and counts those that are not in it.
 class Encoding {
  public:
-  explicit Encoding(uint64_t owner = WordCache::NewOwner()) : owner_(owner) {}
-
   // The ids of the word of `text` from `begin` to `end`: its number of bytes, `ids_per_word` times.
   std::vector<int32_t> Of(std::string_view text, size_t begin, size_t end) {
     std::vector<int32_t> ids;
-    WordCache::OfThread(owner_).Encode(
+    WordCache::OfThread(shared).Encode(
         text, begin, end, [&](size_t) { return end; }, ids,
         [&](std::string_view word, std::vector<int32_t>& into) {
           ++encoded;
@@ -32,15 +30,12 @@ class Encoding {
 
   int encoded = 0;
   size_t ids_per_word = 1;
-
- private:
-  const uint64_t owner_;
+  SharedWords shared;
 };
 
 TEST(WordCache, RemembersAWordForItsOwner) {
-  const uint64_t owner = WordCache::NewOwner();
-  Encoding one(owner), other;
-  EXPECT_NE(owner, WordCache::NewOwner());
+  Encoding one, other;
+  EXPECT_NE(one.shared.number(), other.shared.number());
   for (int i = 0; i < 3; ++i) {
     EXPECT_THAT(one.Of("word"), ElementsAre(4));
     EXPECT_THAT(one.Of("wor"), ElementsAre(3));
@@ -96,7 +91,8 @@ TEST(WordCache, FindsWordsThatHaveLeftTheNearTable) {
 }
 
 TEST(WordCache, EncodesAllWordsInTheirOrder) {
-  WordCache& cache = WordCache::OfThread(WordCache::NewOwner());
+  SharedWords shared;
+  WordCache& cache = WordCache::OfThread(shared);
   std::string text;
   std::vector<int32_t> want;
   for (int i = 0; i < 1000; ++i) {
