@@ -78,6 +78,20 @@ INSTANTIATE_TEST_SUITE_P(Files, TokenizerFileOracleTest,
                          ::testing::Values("spm_llama", "spm_rules", "spm_bare", "tiktoken_gpt2",
                                            "tiktoken_cl100k_base", "tiktoken_o200k_base"));
 
+TEST(TokenizerFileTest, TheLowestRankIsMergedFirst) {
+  std::string file;
+  auto add = [&, rank = 0](const std::string& token) mutable {
+    absl::StrAppend(&file, absl::Base64Escape(token), " ", rank++, "\n");
+  };
+  for (int byte = 0; byte < 256; ++byte) add(std::string(1, static_cast<char>(byte)));
+  add("bc");
+  add("ab");
+  add("cd");
+  const auto tokenizer = Tokenizer::Parse("gpt2.tiktoken", file, "").value();
+  EXPECT_THAT(tokenizer->Encode("abcd", /*special=*/false).value(), ElementsAre('a', 256, 'd'));
+  EXPECT_THAT(tokenizer->Encode("abd", /*special=*/false).value(), ElementsAre(257, 'd'));
+}
+
 TEST(TokenizerFileTest, OthersAreRefusedByName) {
   const auto error = [](const std::string& contents, const std::string& name = "x.tiktoken") {
     return std::string(Tokenizer::Parse(name, contents, "").status().message());
