@@ -22,7 +22,8 @@ void SharedWords::Put(uint64_t hash, const CachedWord& word) {
   if (!made()) return;
   Place& place = PlaceOf(hash);
   uint32_t version = place.version.load(std::memory_order_relaxed);
-  if (version % 2 != 0 || !place.version.compare_exchange_strong(version, version + 1, std::memory_order_acquire)) return;
+  if (version % 2 != 0 || !place.version.compare_exchange_strong(version, version + 1, std::memory_order_acquire))
+    return;
   for (size_t i = 0; i < word.key.size(); ++i) place.key[i].store(word.key[i], std::memory_order_release);
   for (size_t i = 0; i < word.ids.size(); ++i) place.ids[i].store(word.ids[i], std::memory_order_release);
   place.version.store(version + 2, std::memory_order_release);
