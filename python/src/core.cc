@@ -183,7 +183,8 @@ NB_MODULE(_core, m) {
       .def("acquire", &Units::Acquire, nb::arg("unit"), "The address of the whole unit, in the compute type.")
       .def("release", &Units::Release, nb::arg("unit"))
       .def("gradient", &Units::Gradient, nb::arg("unit"), "Where the unit's gradient is summed, fp32.")
-      .def("deliver", &Units::Deliver, nb::arg("unit"));
+      .def("deliver", &Units::Deliver, nb::arg("unit"))
+      .def_prop_ro("stream", &Units::Stream, "The driver's handle of the engine's stream; 0 on the CPU.");
 }
 
 }  // namespace zerofleet::python

@@ -32,11 +32,17 @@ absl::Status StatusOf(const nb::python_error& error, const Units* units) {
   return absl::InvalidArgumentError(DescribeException(error));
 }
 
-// A pass's loss. An engine's error comes first: the user's code may have caught the exception and gone on without a
-// unit.
+// A pass's loss: two numbers, or where they are. An engine's error comes first: the user's code may have caught the
+// exception and gone on without a unit.
 absl::StatusOr<model::ForeignLoss> LossOf(const nb::object& result, const Units& units) {
   if (!units.failure().ok()) return units.failure();
-  return model::ForeignLoss{nb::cast<double>(result[0]), nb::cast<double>(result[1])};
+  model::ForeignLoss loss;
+  if (nb::isinstance<nb::int_>(result)) {  // the address of both in a GPU's memory
+    loss.on_device = reinterpret_cast<const double*>(nb::cast<uintptr_t>(result));
+  } else {
+    loss = {nb::cast<double>(result[0]), nb::cast<double>(result[1])};
+  }
+  return loss;
 }
 
 std::vector<int64_t> SamplesOf(const model::ForeignBatch& batch) {
@@ -96,11 +102,21 @@ void Units::Deliver(int unit) {
   Check(status);
 }
 
-absl::Status PythonPasses::Prepare(const v1::Config& config) {
+absl::Status PythonPasses::Prepare(const v1::Config& config, const device::Device& device) {
   const nb::gil_scoped_acquire gil;
   try {
-    passes_.attr("prepare")(DumpJson(ProtoToJson(config)));
+    passes_.attr("prepare")(DumpJson(ProtoToJson(config)), device.kind(), device.ordinal());
     facts_ = nb::cast<std::vector<model::NamedFact>>(passes_.attr("facts")());
+    return absl::OkStatus();
+  } catch (const nb::python_error& error) {
+    return StatusOf(error, nullptr);
+  }
+}
+
+absl::Status PythonPasses::LimitMemory(int64_t bytes) {
+  const nb::gil_scoped_acquire gil;
+  try {
+    passes_.attr("limit_memory")(bytes);
     return absl::OkStatus();
   } catch (const nb::python_error& error) {
     return StatusOf(error, nullptr);
@@ -110,10 +126,10 @@ absl::Status PythonPasses::Prepare(const v1::Config& config) {
 absl::StatusOr<model::ForeignLoss> PythonPasses::Train(const model::ForeignBatch& batch, model::ScriptedPass& units,
                                                        const std::function<void()>& on_backward) {
   const nb::gil_scoped_acquire gil;
-  Units seen(units);
+  Units seen(units, batch.stream);
   try {
     return LossOf(passes_.attr("train")(nb::cast(&seen, nb::rv_policy::reference), SamplesOf(batch),
-                                        batch.batch.position, batch.scale, nb::cpp_function(on_backward)),
+                                        batch.batch.position, nb::cpp_function(on_backward)),
                   seen);
   } catch (const nb::python_error& error) {
     return StatusOf(error, &seen);
@@ -125,7 +141,7 @@ absl::StatusOr<model::ForeignLoss> PythonPasses::Train(const model::ForeignBatch
 absl::StatusOr<model::ForeignLoss> PythonPasses::Evaluate(const model::ForeignBatch& batch,
                                                           model::ScriptedPass& units) {
   const nb::gil_scoped_acquire gil;
-  Units seen(units);
+  Units seen(units, batch.stream);
   try {
     return LossOf(
         passes_.attr("evaluate")(nb::cast(&seen, nb::rv_policy::reference), SamplesOf(batch), batch.batch.position),

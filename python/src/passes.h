@@ -23,7 +23,10 @@ void Raise(const absl::Status& status);
 // called: units that a failed pass still holds are released when the view ends.
 class Units {
  public:
-  explicit Units(model::ScriptedPass& pass) : pass_(pass) {}
+  Units(model::ScriptedPass& pass, const device::Stream& stream) : pass_(pass), stream_(stream) {}
+
+  // The driver's handle of the stream in whose order the memory is valid; 0 on the CPU.
+  uintptr_t Stream() const { return reinterpret_cast<uintptr_t>(stream_.native_handle()); }
 
   uintptr_t Acquire(int unit);
   void Release(int unit);
@@ -36,16 +39,18 @@ class Units {
   void Check(const absl::Status& status);
 
   model::ScriptedPass& pass_;
+  const device::Stream& stream_;
   absl::Status failure_;
 };
 
 class PythonPasses : public model::ForeignPasses {
  public:
-  // `passes` has the methods prepare, facts, train and evaluate.
+  // `passes` has the methods prepare, facts, limit_memory, train and evaluate.
   explicit PythonPasses(nanobind::object passes) : passes_(std::move(passes)) {}
 
-  absl::Status Prepare(const v1::Config& config) override;
+  absl::Status Prepare(const v1::Config& config, const device::Device& device) override;
   std::vector<model::NamedFact> Facts() override { return facts_; }
+  absl::Status LimitMemory(int64_t bytes) override;
   absl::StatusOr<model::ForeignLoss> Train(const model::ForeignBatch& batch, model::ScriptedPass& units,
                                            const std::function<void()>& on_backward) override;
   absl::StatusOr<model::ForeignLoss> Evaluate(const model::ForeignBatch& batch, model::ScriptedPass& units) override;

@@ -6,6 +6,8 @@ import torch
 class PoisoningEngine:
     """Stands for zerofleet._core.Units in passes.Passes, over plain tensors: one place for each unit."""
 
+    stream = 0
+
     def __init__(self, foreign, values, dtype):
         self.units = [[t["name"] for t in u["tensors"]] for u in foreign["units"]]
         self.values = [torch.cat([values[n].reshape(-1) for n in names]).to(dtype) for names in self.units]

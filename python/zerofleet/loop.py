@@ -160,9 +160,9 @@ class _Worker:
         self._asked, self._answers = queue.Queue(), queue.Queue()
         self._unanswered = False
         threading.Thread(target=self._run, name="engine", daemon=True).start()
-        config, = self._next()
+        given = self._next()
         try:
-            self._passes.prepare(config, task)
+            self._passes.prepare(*given, task)
         except BaseException as error:
             self.end(error)
         self.model = self._passes.model
@@ -185,13 +185,16 @@ class _Worker:
             raise answer
         return answer
 
-    def prepare(self, config_json):
-        self._ask("prepare", config_json)
+    def prepare(self, config_json, device, number):
+        self._ask("prepare", config_json, device, number)
 
     def facts(self):
         return self._passes.facts()
 
-    def train(self, units, samples, position, scale, on_backward):
+    def limit_memory(self, most):
+        self._passes.limit_memory(most)
+
+    def train(self, units, samples, position, on_backward):
         return self._ask("train", units, samples, position)
 
     def evaluate(self, units, samples, position):
@@ -228,6 +231,7 @@ class _Worker:
                 # Not in Micro.__enter__, whose exceptions would leave the loop: the root is gathered here, and a peer may be
                 # lost.
                 self._passes.begin(units)
+                batch = self._passes.move(batch)
             except BaseException as error:
                 self._answer(error)
                 continue
@@ -238,11 +242,12 @@ class _Worker:
                 self._answer(Error(_PASSED_OVER))
 
     def _leave(self, result, error):
-        from zerofleet.record import numbers_of
-
+        try:
+            answer = error if error is not None else self._passes.result_of(*result)
+        except BaseException as other:
+            answer = other
         try:
             self._passes.end()
-            answer = error if error is not None else numbers_of(*result)
         except BaseException as other:
             answer = error if error is not None else other
         self._answer(answer)
@@ -255,7 +260,7 @@ class _Failing:
     def __init__(self, error):
         self._error = error
 
-    def prepare(self, config_json):
+    def prepare(self, config_json, device, number):
         raise self._error
 
 

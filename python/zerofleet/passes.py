@@ -4,7 +4,7 @@ Python holds no training state: parameters are tensors over the memory into whic
 to the engine's sums as they arrive. Recovery therefore has nothing to restore here.
 """
 
-import ctypes
+import contextlib
 import json
 import os
 
@@ -16,22 +16,17 @@ from zerofleet.errors import Error
 from zerofleet.hooks import Hooks
 from zerofleet.layout import Modes, build_on_meta, layout_from
 from zerofleet.loaders import Loaders, make_batch, seed_all, seed_with
-from zerofleet.record import DTYPES, collate_of, is_empty, loss_of, numbers_of
-
-
-def tensor_at(address, elements, dtype):
-    """A tensor over memory that it does not own."""
-    itemsize = torch.empty(0, dtype=dtype).element_size()
-    memory = (ctypes.c_uint8 * (elements * itemsize)).from_address(address)
-    return torch.frombuffer(memory, dtype=dtype, count=elements)
+from zerofleet.places import place_of
+from zerofleet.record import DTYPES, collate_of, loss_of
 
 
 class _Memory:
     """The sink of real passes: parameters lie where the engine gathers them, and gradients are added where it sums them."""
 
-    def __init__(self, layout, dtype):
+    def __init__(self, layout, dtype, place):
         self._layout = layout
         self._dtype = dtype
+        self._place = place
         self._sizes = []  # by unit: (elements, [(name, offset, shape, elements)])
         for unit in layout.units:
             offset, places = 0, []
@@ -49,7 +44,7 @@ class _Memory:
         if address != self._address[unit]:  # the memory is a new view's; within a view it never moves
             self._address[unit] = address
             elements, places = self._sizes[unit]
-            whole = tensor_at(address, elements, self._dtype)
+            whole = self._place.tensor_at(address, elements, self._dtype)
             for name, offset, shape, count in places:
                 self.of(name).data = whole[offset:offset + count].view(shape)
 
@@ -60,7 +55,7 @@ class _Memory:
         address = self.engine.gradient(unit)
         if self._sums[unit][0] != address:
             elements, places = self._sizes[unit]
-            whole = tensor_at(address, elements, torch.float32)
+            whole = self._place.tensor_at(address, elements, torch.float32)
             self._sums[unit] = (address, {n: whole[o:o + c].view(s) for n, o, s, c in places})
         self._sums[unit][1][name].add_(grad)
 
@@ -78,9 +73,11 @@ class Passes:
     def __init__(self, threads):
         self._threads = threads  # the number of PyTorch's threads in a pass
 
-    def prepare(self, config_json, task=None):
-        """Builds the module of ``task``; without it, of the task that the launcher has sent or the configuration names."""
+    def prepare(self, config_json, device, number, task=None):
+        """Builds the module of ``task``, to run on the engine's device of this kind and number; without it, of the task that the
+        launcher has sent or the configuration names."""
         config = json.loads(config_json)
+        self._place = place_of(device, number)
         self._seed = config["seed"]
         self._dtype = DTYPES[config["precision"]]
         if config["reduce"]["order"] == "samples" and "OMP_NUM_THREADS" not in os.environ:
@@ -102,17 +99,24 @@ class Passes:
         self._modes = Modes(self.model)
         self._layout = layout = layout_from(self.model, foreign)
         for name, places in layout.places.items():
-            parameter = nn.Parameter(torch.empty(1, dtype=self._dtype).expand(layout.parameters[name].shape),
+            one = torch.empty(1, dtype=self._dtype, device=self._place.device)
+            parameter = nn.Parameter(one.expand(layout.parameters[name].shape),
                                      requires_grad=layout.parameters[name].requires_grad)
             for module, attribute in places:
                 module._parameters[attribute] = parameter
-        self._memory = _Memory(layout, self._dtype)
+        for module in self.model.modules():
+            for name, buffer in module._buffers.items():
+                module._buffers[name] = self._place.move(buffer)
+        self._memory = _Memory(layout, self._dtype, self._place)
         self._hooks = Hooks(self.model, layout, set(layout.trained) - set(foreign["unused"]))
 
     def facts(self):
         """What the bits of a pass depend on besides the configuration, as (name, value). All workers must agree on it."""
-        return [("PyTorch", torch.__version__), ("PyTorch's instruction set", torch.backends.cpu.get_cpu_capability()),
-                ("PyTorch's threads", str(self._threads))]
+        return [("PyTorch", torch.__version__), *self._place.facts(), ("PyTorch's threads", str(self._threads))]
+
+    def limit_memory(self, most):
+        """Limits the device memory, in bytes, that passes take beside the engine's."""
+        self._place.limit_memory(most)
 
     def _start_loaders(self, config):
         from zerofleet import _core
@@ -122,7 +126,7 @@ class Passes:
                        lambda position, many: _core.sample_order(self._seed, samples, many, position))
 
     def batch(self, samples, position, dataset=None):
-        """The batch of these samples. Also seeds all random numbers for the pass over it."""
+        """The batch of these samples, on the CPU. Also seeds all random numbers for the pass over it."""
         if dataset is None and self._loaders is not None:
             batch = self._loaders.batch(samples, position)
         else:
@@ -137,11 +141,17 @@ class Passes:
         torch.set_num_threads(self._threads)  # the engine's own products set this thread's number to one
         self.set_modes()
         self._memory.engine = units
+        self._order = contextlib.ExitStack()
         try:
+            self._order.enter_context(self._place.in_order_of(units))
             self._hooks.begin(self._memory)
         except BaseException:
             self.end()
             raise
+
+    def move(self, batch):
+        """The batch where the pass runs; to be called within the pass."""
+        return self._place.move(batch)
 
     def set_modes(self):
         """Sets all modules to the modes that they have in a training pass."""
@@ -153,25 +163,30 @@ class Passes:
             self._hooks.end()
         finally:
             self._memory.engine = None
+            self._order.close()
 
-    def train(self, units, samples, position, scale, on_backward):
-        """Runs forward and backward of one micro-batch; returns its loss and weight."""
+    def train(self, units, samples, position, on_backward):
+        """Runs forward and backward of one micro-batch; returns its loss and weight (Cpu.result_of)."""
         batch = self.batch(samples, position)
         self.begin(units)
         try:
-            loss, weight = loss_of(self._task, self.model, batch)
+            loss, weight = loss_of(self._task, self.model, self.move(batch))
             on_backward()
-            self.backward(loss, weight, scale)
+            self.backward(loss, weight)
+            return self.result_of(loss.detach(), weight)
         finally:
             self.end()
-        return numbers_of(loss.detach(), weight)
 
-    def backward(self, loss, weight, scale=1):
+    def result_of(self, loss, weight):
+        """A pass's loss and weight, as the engine takes them; to be called within the pass."""
+        return self._place.result_of(loss, weight)
+
+    def backward(self, loss, weight):
         """Computes the gradients of a micro-batch's loss, unless it has no targets and its mean therefore no value: the
         gradients of a quotient by 0 are NaN."""
         self._layout.check_trained()
-        if not is_empty(loss, weight):
-            (loss if scale == 1 else loss * scale).backward()
+        if not self._place.is_empty(loss, weight):
+            loss.backward()
 
     def evaluate(self, units, samples, position):
         """The loss and weight of one batch of the validation set."""
@@ -180,8 +195,8 @@ class Passes:
         self.model.eval()
         try:
             with torch.no_grad():
-                loss, weight = loss_of(self._task, self.model, batch)
+                loss, weight = loss_of(self._task, self.model, self.move(batch))
+            return self.result_of(loss, weight)
         finally:
             self.end()
-        return numbers_of(loss, weight)
 

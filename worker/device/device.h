@@ -64,6 +64,8 @@ class Stream {
   // Makes what is enqueued from now on run after `event`, from any stream of the same device. Does not hold up the
   // host.
   virtual void Wait(const Event& event) = 0;
+  // The driver's handle, for a library that enqueues work of its own (CUstream, on a GPU); null where there is none.
+  virtual void* native_handle() const { return nullptr; }
 };
 
 // Something that the bits of results depend on: ("instruction set", "AVX2").
@@ -88,6 +90,9 @@ class Device {
   virtual std::vector<Fact> arithmetic() const { return {}; }
   // Distinguishes this device from all others, however it is numbered; empty where sharing a device is not a conflict.
   virtual std::string unique_id() const = 0;
+
+  // The number by which other libraries in this process know it (CUDA's ordinal); 0 on the CPU.
+  virtual int ordinal() const { return 0; }
 
   // ResourceExhausted, naming the size, when the device cannot hold it. Aligned to at least 64 bytes.
   virtual absl::StatusOr<std::unique_ptr<Reservation>> Reserve(int64_t bytes) = 0;

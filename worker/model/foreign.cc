@@ -134,8 +134,7 @@ absl::StatusOr<std::unique_ptr<ForeignModel>> ForeignModel::Create(const v1::Mod
   ZF_RETURN_IF_ERROR(CheckDeliveries(config.foreign(), script));
   std::vector<std::string> units;
   for (const v1::ForeignUnit& unit : config.foreign().units()) units.push_back(unit.name());
-  return std::unique_ptr<ForeignModel>(
-      new ForeignModel(std::move(script), std::move(units), passes, device.kind() == "dry"));
+  return std::unique_ptr<ForeignModel>(new ForeignModel(std::move(script), std::move(units), passes, device));
 }
 
 int64_t ForeignModel::ScratchBytes() const { return int64_t{1} << 20; }
@@ -143,25 +142,34 @@ int64_t ForeignModel::ScratchBytes() const { return int64_t{1} << 20; }
 void ForeignModel::SetTensorGroup(TensorGroup* group) { ZF_CHECK(group == nullptr); }
 
 absl::Status ForeignModel::CheckCanRun() const {
-  if (dry_ || passes_ != nullptr) return absl::OkStatus();
+  if (dry() || passes_ != nullptr) return absl::OkStatus();
   return absl::FailedPreconditionError(
       "model.torch: a PyTorch module runs in workers of the Python package; start them with `python -m zerofleet "
       "worker`");
 }
 
-absl::Status ForeignModel::Train(const MicroBatch& batch, const float* gradient_scale, ParameterSource& parameters,
+absl::Status ForeignModel::LimitOwnMemory(int64_t bytes) {
+  return passes_ == nullptr ? absl::OkStatus() : passes_->LimitMemory(bytes);
+}
+
+void ForeignModel::Store(const ForeignLoss& loss, device::Stream& stream, double* loss_sum, double* weight) const {
+  const bool here = loss.on_device == nullptr;
+  device_.Copy(stream, loss_sum, here ? &loss.sum : loss.on_device, sizeof *loss_sum);
+  device_.Copy(stream, weight, here ? &loss.weight : loss.on_device + 1, sizeof *weight);
+}
+
+absl::Status ForeignModel::Train(const MicroBatch& batch, const float* /*gradient_scale*/, ParameterSource& parameters,
                                  device::Stream& stream, double* loss_sum, const std::function<void()>& on_backward) {
   ZF_RETURN_IF_ERROR(CheckCanRun());
   ScriptedPass pass(script_.training, units_, parameters);
-  if (dry_) {
+  if (dry()) {
     on_backward();
     return pass.Finish();
   }
   ZF_CHECK(batch.weight != nullptr);
-  ZF_RETURN_IF_ERROR(stream.Synchronize());
-  ZF_ASSIGN_OR_RETURN(const ForeignLoss loss, passes_->Train({batch, *gradient_scale}, pass, on_backward));
-  *loss_sum = loss.sum;
-  *batch.weight = loss.weight;
+  ZF_RETURN_IF_ERROR(stream.failure());
+  ZF_ASSIGN_OR_RETURN(const ForeignLoss loss, passes_->Train({batch, stream}, pass, on_backward));
+  Store(loss, stream, loss_sum, batch.weight);
   return pass.Finish();
 }
 
@@ -169,12 +177,11 @@ absl::Status ForeignModel::Evaluate(const MicroBatch& batch, ParameterSource& pa
                                     double* loss_sum) {
   ZF_RETURN_IF_ERROR(CheckCanRun());
   ScriptedPass pass(script_.evaluation, units_, parameters);
-  if (dry_) return pass.Finish();
+  if (dry()) return pass.Finish();
   ZF_CHECK(batch.weight != nullptr);
-  ZF_RETURN_IF_ERROR(stream.Synchronize());
-  ZF_ASSIGN_OR_RETURN(const ForeignLoss loss, passes_->Evaluate({batch}, pass));
-  *loss_sum = loss.sum;
-  *batch.weight = loss.weight;
+  ZF_RETURN_IF_ERROR(stream.failure());
+  ZF_ASSIGN_OR_RETURN(const ForeignLoss loss, passes_->Evaluate({batch, stream}, pass));
+  Store(loss, stream, loss_sum, batch.weight);
   return pass.Finish();
 }
 

@@ -32,14 +32,17 @@ void FreezeAs(const v1::ForeignModel& other, v1::ForeignModel& model);
 // Name and value of something that a pass's bits depend on, such as a library and its version.
 using NamedFact = std::pair<std::string, std::string>;
 
-// A micro-batch, and the factor by which the gradient of its loss is multiplied.
+// A micro-batch, and the stream in whose order its pass reads and writes device memory. Gradients are those of the loss
+// itself: modules are not trained in fp16, so there is no loss scale.
 struct ForeignBatch {
   const MicroBatch& batch;
-  float scale = 1;
+  device::Stream& stream;
 };
 
 struct ForeignLoss {
   double sum = 0, weight = 0;
+  // If set, both numbers in device memory instead, in the stream's order; they stay there until the next pass.
+  const double* on_device = nullptr;
 };
 
 // Computes the passes of a module; called from the worker's thread. Errors are the module's.
@@ -47,10 +50,13 @@ class ForeignPasses {
  public:
   virtual ~ForeignPasses() = default;
 
-  // Makes the module of this configuration ready to run. InvalidArgument if the module differs from the recorded one.
-  virtual absl::Status Prepare(const v1::Config& config) = 0;
+  // Makes the module of this configuration ready to run on `device`. InvalidArgument if the module differs from the
+  // recorded one, FailedPrecondition if it cannot run there.
+  virtual absl::Status Prepare(const v1::Config& config, const device::Device& device) = 0;
   // Further facts on which all workers must agree; call after Prepare.
   virtual std::vector<NamedFact> Facts() { return {}; }
+  // Limits the device memory that passes take beside the engine's, where they can be limited. Called for each view.
+  virtual absl::Status LimitMemory(int64_t /*bytes*/) { return absl::OkStatus(); }
   // Runs the forward, calls `on_backward`, and runs the backward, which adds every gradient to ScriptedPass::Gradient.
   virtual absl::StatusOr<ForeignLoss> Train(const ForeignBatch& batch, ScriptedPass& units,
                                             const std::function<void()>& on_backward) = 0;
@@ -73,6 +79,7 @@ class ForeignModel : public Model {
   double RecomputedFlopsPerToken() const override { return 0; }
   device::LinkTraffic link() const override { return {}; }
   void SetTensorGroup(TensorGroup* group) override;
+  absl::Status LimitOwnMemory(int64_t bytes) override;
   absl::Status Train(const MicroBatch& batch, const float* gradient_scale, ParameterSource& parameters,
                      device::Stream& stream, double* loss_sum, const std::function<void()>& on_backward) override;
   absl::Status Evaluate(const MicroBatch& batch, ParameterSource& parameters, device::Stream& stream,
@@ -83,15 +90,19 @@ class ForeignModel : public Model {
   const PassScript& script() const { return script_; }
 
  private:
-  ForeignModel(PassScript script, std::vector<std::string> units, ForeignPasses* passes, bool dry)
-      : script_(std::move(script)), units_(std::move(units)), passes_(passes), dry_(dry) {}
+  ForeignModel(PassScript script, std::vector<std::string> units, ForeignPasses* passes, device::Device& device)
+      : script_(std::move(script)), units_(std::move(units)), passes_(passes), device_(device) {}
 
+  // Whether the device has no memory: a pass performs the script alone.
+  bool dry() const { return device_.kind() == "dry"; }
   absl::Status CheckCanRun() const;
+  // Puts a pass's loss where the engine wants it, in the stream's order.
+  void Store(const ForeignLoss& loss, device::Stream& stream, double* loss_sum, double* weight) const;
 
   const PassScript script_;
   const std::vector<std::string> units_;  // unit names
   ForeignPasses* const passes_;
-  const bool dry_;  // the device has no memory: a pass performs the script alone
+  device::Device& device_;
 };
 
 }  // namespace zerofleet::model

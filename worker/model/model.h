@@ -108,6 +108,8 @@ class Model {
   virtual device::LinkTraffic link() const = 0;
   // Sets the group of ranks that have the other parts; borrowed until the next call. Null where there is one part.
   virtual void SetTensorGroup(TensorGroup* group) = 0;
+  // Limits the device memory that the model itself allocates beside ModelMemory; only a foreign model does.
+  virtual absl::Status LimitOwnMemory(int64_t /*bytes*/) { return absl::OkStatus(); }
 
   // The units that a training micro-batch and an evaluation use; known beforehand, from a dry run.
   const UnitUses& uses() const { return uses_; }

@@ -68,9 +68,6 @@ const std::vector<Rule>& ModuleRules() {
       {{"precision", "model.torch"},
        [](const ModuleConfig& c) { return IsModule(c) && c.precision() == "fp16"; },
        [](const ModuleConfig&) -> std::string { return "fp16 is not supported with model.torch; use bf16 or fp32"; }},
-      {{"device", "model.torch"},
-       [](const ModuleConfig& c) { return IsModule(c) && c.device() == "cuda"; },
-       [](const ModuleConfig&) -> std::string { return "cuda is not supported with model.torch; use cpu"; }},
       {{"activation.checkpointing", "model.torch"},
        [](const ModuleConfig& c) { return IsModule(c) && c.activation().checkpointing() != "none"; },
        [](const ModuleConfig& c) {

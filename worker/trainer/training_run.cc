@@ -138,7 +138,7 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Conf
   ZF_ASSIGN_OR_RETURN(run->feed_, DataFeed::Open(config, std::move(text)));
   ZF_ASSIGN_OR_RETURN(run->arithmetic_, ArithmeticOf(device, how.dtype));
   if (model::IsForeign(config.model()) && passes != nullptr) {
-    ZF_RETURN_IF_ERROR(passes->Prepare(config));
+    ZF_RETURN_IF_ERROR(passes->Prepare(config, device));
     for (const auto& [name, value] : passes->Facts()) {
       v1::Fact& fact = *run->arithmetic_.Add();
       fact.set_name(name);

@@ -1,11 +1,13 @@
 // Entering and leaving, part by part; see view_parts.h.
 #include "worker/trainer/view_parts.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "base/units.h"
 #include "coordinator/batch_shares.h"
 #include "worker/trainer/memory_limits.h"
 #include "worker/trainer/save_choice.h"
@@ -56,6 +58,9 @@ absl::StatusOr<std::unique_ptr<ViewParts>> ViewParts::Build(const Run& run, cons
   ZF_RETURN_IF_ERROR(CheckMemoryLimits(run.config, memory));
   ZF_ASSIGN_OR_RETURN(parts->device_arena, memory::Arena::Create(memory, memory::Space::kDevice, run.device));
   ZF_ASSIGN_OR_RETURN(parts->host_arena, memory::Arena::Create(memory, memory::Space::kHost, run.device));
+  if (const std::optional<int64_t> most = ParseBytes(run.config.memory().device_limit())) {
+    ZF_RETURN_IF_ERROR(run.model.LimitOwnMemory(*most - memory.Bytes(memory::Space::kDevice)));
+  }
   if (parts->layout.states_in_file()) {
     absl::StatusOr<std::unique_ptr<memory::ScratchFile>> scratch =
         memory::ScratchFile::Create(run.config.offload().dir(), absl::StrCat("zerofleet-states-rank-", mesh.rank()),

@@ -48,6 +48,29 @@ TEST(ForeignFleet, StagesChangeNoBit) {
   }
 }
 
+// The passes wait for the stream before they read what a gather has brought and add to what the engine has cleared, and
+// the engine waits for nothing.
+TEST(ForeignFleet, OnAGpuStagesChangeNoBit) {
+  for (const std::string& device : UsableDevices()) {
+    if (device == "cpu") continue;
+    const auto train = [&](int stage, StatePlacement::Residence residence) {
+      FleetSetup setup = Foreign(stage, 2);
+      setup.device = device;
+      setup.dtype = device::DType::kBF16;
+      setup.placement.residence = residence;
+      return TrainFleet(setup);
+    };
+    const FleetResult want = train(0, StatePlacement::Residence::kDevice);
+    EXPECT_LT(want.losses.back(), want.losses.front());
+    for (const int stage : {1, 2, 3}) {
+      ExpectEqual(train(stage, StatePlacement::Residence::kDevice), want, absl::StrCat("stage ", stage));
+    }
+    FleetSetup on_cpu = Foreign(0, 2);
+    on_cpu.dtype = device::DType::kBF16;
+    EXPECT_EQ(want.losses, TrainFleet(on_cpu).losses) << "the losses of the CPU";
+  }
+}
+
 TEST(ForeignFleet, InTheOrderOfSamplesRanksChangeNoBit) {
   const auto train = [](int stage, int ranks) {
     FleetSetup setup = Foreign(stage, ranks);
@@ -86,6 +109,16 @@ TEST(ForeignFleet, StatesOnTheHostChangeNoBit) {
   FleetSetup setup = Foreign(3, 2);
   setup.placement.residence = StatePlacement::Residence::kHost;
   ExpectEqual(TrainFleet(setup), TrainFleet(Foreign(0, 2)), "offload");
+}
+
+TEST(ForeignFleet, LossesMayBeReportedByTheirAddress) {
+  FleetSetup setup = Foreign(3, 2);
+  setup.make_passes = [](int) {
+    auto passes = std::make_unique<model::LinearPasses>();
+    passes->stays = true;
+    return passes;
+  };
+  ExpectEqual(TrainFleet(setup), TrainFleet(Foreign(3, 2)), "losses in device memory");
 }
 
 // The first step has samples 1 to 12, whose weights are 3 to 14, and parameters that are 0.

@@ -64,6 +64,7 @@ class CudaStream : public Stream {
   std::shared_ptr<Event> RecordToWait() override { return RecordFor(EventUse::kWait); }
   std::shared_ptr<Event> RecordTime() override { return RecordFor(EventUse::kTime); }
   void Wait(const Event& event) override;
+  void* native_handle() const override { return handle_; }
 
   cudaStream_t handle() const { return handle_; }
   int device() const { return device_; }
