@@ -74,8 +74,11 @@ class View {
     Bits bits;
     uint8_t bytes;
   };
-  One At(size_t at) const {
-    const One one = Decoded(at);
+  // Inlined wherever it is used, since most characters are ASCII.
+  [[gnu::always_inline]] One At(size_t at) const {
+    if (at >= text_.size()) return {0, 0};
+    const auto first = static_cast<uint8_t>(text_[at]);
+    const One one = first < 0x80 ? One{classes_[first], 1} : Decoded(at);
     return (one.bits & fence_) == inside_ ? one : One{0, 0};
   }
   bool Ends(size_t at) const { return At(at).bytes == 0; }
@@ -135,10 +138,9 @@ class View {
   }
 
  private:
-  One Decoded(size_t at) const {
-    if (at >= text_.size()) return {0, 0};
+  // A character of several bytes.
+  [[gnu::noinline]] One Decoded(size_t at) const {
     const auto first = static_cast<uint8_t>(text_[at]);
-    if (first < 0x80) return {classes_[first], 1};
     const auto byte = [&](size_t i) { return static_cast<uint32_t>(static_cast<uint8_t>(text_[at + i]) & 0x3F); };
     if (first < 0xE0) return {classes_[(first & 0x1Fu) << 6 | byte(1)], 2};
     if (first < 0xF0) return {classes_[(first & 0x0Fu) << 12 | byte(1) << 6 | byte(2)], 3};
