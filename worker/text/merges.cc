@@ -2,6 +2,7 @@
 #include "worker/text/merges.h"
 
 #include <algorithm>
+#include <bit>
 #include <queue>
 #include <utility>
 
@@ -22,7 +23,9 @@ Merges::Merge* Merges::Find(uint64_t pair) {
 }
 
 const Merges::Merge& Merges::Find(int32_t left, int32_t right) const {
-  return *const_cast<Merges*>(this)->Find(PairOf(left, right));
+  static const Merge kNone;
+  const uint64_t pair = PairOf(left, right);
+  return MayHave(pair) ? *const_cast<Merges*>(this)->Find(pair) : kNone;
 }
 
 void Merges::Add(int32_t left, int32_t right, int32_t rank, int32_t id) {
@@ -32,13 +35,18 @@ void Merges::Add(int32_t left, int32_t right, int32_t rank, int32_t id) {
     merge = Find(PairOf(left, right));
   }
   *merge = {PairOf(left, right), rank, id};
+  SetBit(merge->pair);
 }
 
 void Merges::Grow() {
   const auto before = std::exchange(buckets_, Buckets(buckets_.size() * 2));
+  filter_.assign(std::max<size_t>(1, buckets_.size() * kFilterBits / 64), 0);
+  filter_shift_ = 64 - std::countr_zero(filter_.size() * 64);
   for (const Bucket& bucket : before) {
     for (const Merge& merge : bucket.merges) {
-      if (merge.pair != kNoPair) *Find(merge.pair) = merge;
+      if (merge.pair == kNoPair) continue;
+      *Find(merge.pair) = merge;
+      SetBit(merge.pair);
     }
   }
 }

@@ -40,18 +40,30 @@ class Merges {
 
   // The hash is seeded: no file can choose ids whose pairs collide.
   size_t BucketOf(uint64_t pair) const { return absl::HashOf(pair) & (buckets_.size() - 1); }
+  // One of the filter's bits.
+  size_t BitOf(uint64_t pair) const { return pair * 0x9e3779b97f4a7c15u >> filter_shift_; }
+  bool MayHave(uint64_t pair) const { return filter_[BitOf(pair) / 64] >> BitOf(pair) % 64 & 1; }
+  void SetBit(uint64_t pair) { filter_[BitOf(pair) / 64] |= uint64_t{1} << BitOf(pair) % 64; }
   // The pair's place, or the free one where it belongs.
   Merge* Find(uint64_t pair);
   // The pair's merge; id -1 and the highest rank if it has none.
   const Merge& Find(int32_t left, int32_t right) const;
-  void Prefetch(int32_t left, int32_t right) const { __builtin_prefetch(&buckets_[BucketOf(PairOf(left, right))]); }
+  void Prefetch(int32_t left, int32_t right) const {
+    const uint64_t pair = PairOf(left, right);
+    if (MayHave(pair)) __builtin_prefetch(&buckets_[BucketOf(pair)]);
+  }
   void Grow();
 
   void ApplyByScan(std::vector<int32_t>& symbols) const;
   void ApplyByHeap(std::vector<int32_t>& symbols) const;
 
   Buckets buckets_ = Buckets(1);  // a power of two of them
-  size_t count_ = 0;              // merges, for which at most three quarters of the places are used
+  // A bit for each pair that has a merge, 32 bits for a bucket: it fits a core's own cache, and most pairs that have no
+  // merge are known by it.
+  static constexpr size_t kFilterBits = 32;
+  std::vector<uint64_t> filter_ = {0};
+  int filter_shift_ = 64 - 6;  // of a hash, so that a bit of the filter is left
+  size_t count_ = 0;           // merges, for which at most three quarters of the places are used
 };
 
 }  // namespace zerofleet::text
