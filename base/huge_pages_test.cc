@@ -14,7 +14,8 @@ template <typename T>
 using Large = std::vector<T, HugePageAllocator<T>>;
 
 TEST(HugePages, VectorsOfAnySizeHoldWhatIsWritten) {
-  for (const size_t bytes : {size_t{0}, size_t{1}, kHugePageBytes - 1, kHugePageBytes, kHugePageBytes + 1, 9'999'999ul}) {
+  for (const size_t bytes :
+       {size_t{0}, size_t{1}, kHugePageBytes - 1, kHugePageBytes, kHugePageBytes + 1, 9'999'999ul}) {
     Large<uint8_t> data(bytes, 7);
     for (size_t at = 0; at < bytes; at += 4096) data[at] = 8;
     for (size_t i = 0; i < 3; ++i) data.push_back(9);  // moves to a larger place
