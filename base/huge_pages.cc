@@ -22,7 +22,8 @@ void* MapHugePages(size_t bytes) {
       mmap(nullptr, wanted + kHugePageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) throw std::bad_alloc();
   auto* const begin = static_cast<char*>(mapped);
-  const size_t before = RoundUp(reinterpret_cast<uintptr_t>(begin), kHugePageBytes) - reinterpret_cast<uintptr_t>(begin);
+  const size_t before =
+      RoundUp(reinterpret_cast<uintptr_t>(begin), kHugePageBytes) - reinterpret_cast<uintptr_t>(begin);
   if (before > 0) munmap(begin, before);
   munmap(begin + before + wanted, kHugePageBytes - before);
   PreferHugePages(begin + before, wanted);

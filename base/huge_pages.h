@@ -33,12 +33,12 @@ struct HugePageAllocator {
 
   T* allocate(size_t count) {
     const size_t bytes = count * sizeof(T);
-    return static_cast<T*>(bytes < kHugePageBytes ? ::operator new(bytes, std::align_val_t{alignof(T)})
+    return static_cast<T*>(bytes < kHugePageBytes ? ::operator new (bytes, std::align_val_t{alignof(T)})
                                                   : MapHugePages(bytes));
   }
   void deallocate(T* data, size_t count) {
     const size_t bytes = count * sizeof(T);
-    bytes < kHugePageBytes ? ::operator delete(data, std::align_val_t{alignof(T)}) : UnmapHugePages(data, bytes);
+    bytes < kHugePageBytes ? ::operator delete (data, std::align_val_t{alignof(T)}) : UnmapHugePages(data, bytes);
   }
   template <typename Other>
   bool operator==(const HugePageAllocator<Other>&) const {
