@@ -284,11 +284,14 @@ class Conveyor {
         sink_(sink),
         encoded_(kBlocksPerThread * static_cast<size_t>(std::max(1, options.threads))) {}
 
-  // The work of each thread; returns when nothing is left to do for it.
+  // The work of each thread; returns when nothing is left to do for it. An exception, for want of memory, ends the
+  // others' work too.
   void Run() {
-    const bool passes_on = std::this_thread::get_id() == caller_;
-    while (EncodeNext(/*waits=*/!passes_on) || passes_on) {
-      if (passes_on && !PassOnEncoded()) return;
+    try {
+      EncodeAndPassOn();
+    } catch (...) {
+      Stop(absl::ResourceExhaustedError("a thread that encodes text has failed"));
+      throw;
     }
   }
 
@@ -303,6 +306,13 @@ class Conveyor {
     return absl::CancelledError("stopped while text was tokenized");
   }
   bool HasRoom() const { return taken_ - passed_ < encoded_.size(); }
+
+  void EncodeAndPassOn() {
+    const bool passes_on = std::this_thread::get_id() == caller_;
+    while (EncodeNext(/*waits=*/!passes_on) || passes_on) {
+      if (passes_on && !PassOnEncoded()) return;
+    }
+  }
 
   // Takes a block and encodes it. False if there is none, or no room for it, for which a thread may wait.
   bool EncodeNext(bool waits) {

@@ -3,7 +3,9 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <fstream>
+#include <new>
 #include <string>
 #include <thread>
 #include <vector>
@@ -87,6 +89,16 @@ TEST_P(TokenizeManyBlocks, EndWhenCancelled) {
   EXPECT_TRUE(absl::IsCancelled(Run().status()));
   EXPECT_TRUE(want_.starts_with(got_));
   EXPECT_LT(got_.size(), want_.size());
+}
+
+// As for want of memory: no thread waits for the one that has failed.
+TEST_P(TokenizeManyBlocks, EndWhenAThreadThrows) {
+  WriteLines(0);
+  for (const int failing : {1, 2, 7}) {
+    std::atomic<int> calls = 0;
+    options_.cancelled = [&]() -> bool { return ++calls == failing ? throw std::bad_alloc() : false; };
+    EXPECT_THROW(Run().status().IgnoreError(), std::bad_alloc);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads, TokenizeManyBlocks, ::testing::Values(1, 2, 5));
