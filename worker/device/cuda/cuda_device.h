@@ -43,7 +43,7 @@ class CudaDevice : public Device {
   }
   Device& host() override { return host_; }
 
-  int ordinal() const { return ordinal_; }  // CUDA's number for this GPU in this process
+  int ordinal() const override { return ordinal_; }
 
  private:
   CudaDevice(int ordinal, std::string name, std::string unique_id, std::string description,
