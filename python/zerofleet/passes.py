@@ -17,7 +17,7 @@ from zerofleet.hooks import Hooks
 from zerofleet.layout import Modes, build_on_meta, layout_from
 from zerofleet.loaders import Loaders, make_batch, seed_all, seed_with
 from zerofleet.places import place_of
-from zerofleet.record import DTYPES, collate_of, loss_of
+from zerofleet.record import DTYPES, collate_of, is_empty, loss_of
 
 
 class _Memory:
@@ -185,7 +185,7 @@ class Passes:
         """Computes the gradients of a micro-batch's loss, unless it has no targets and its mean therefore no value: the
         gradients of a quotient by 0 are NaN."""
         self._layout.check_trained()
-        if not self._place.is_empty(loss, weight):
+        if not is_empty(loss, weight):
             loss.backward()
 
     def evaluate(self, units, samples, position):

@@ -12,7 +12,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from zerofleet.errors import Error
-from zerofleet.record import is_empty, numbers_of
+from zerofleet.record import numbers_of
 
 
 class Cpu:
@@ -33,10 +33,6 @@ class Cpu:
     def move(self, batch):
         """The batch, in this place's memory."""
         return batch
-
-    def is_empty(self, loss, weight):
-        """Whether a micro-batch has no targets (record.is_empty)."""
-        return is_empty(loss, weight)
 
     def result_of(self, loss, weight):
         """A pass's loss and weight, as the engine takes them."""
@@ -90,12 +86,8 @@ class Gpu:
         return pytree.tree_map(lambda leaf: leaf.to(self.device, non_blocking=True) if isinstance(leaf, torch.Tensor) else leaf,
                                batch)
 
-    def is_empty(self, loss, weight):
-        """As record.is_empty. Waits for the GPU only if the weight is a tensor there."""
-        return float(weight) == 0 and is_empty(loss, weight)
-
     def result_of(self, loss, weight):
-        """The address of both, which the engine reads in the stream's order. The weight has been read in is_empty already."""
+        """The address of both, which the engine reads in the stream's order."""
         if not 0 <= float(weight) < float("inf"):
             numbers_of(loss, weight)  # raises
         self._result[0] = torch.where(loss == loss, loss, 0) if float(weight) == 0 else loss

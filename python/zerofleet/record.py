@@ -7,6 +7,7 @@ backward, the second is recorded. The order of their events is that of a real pa
 import collections
 import copy
 import json
+import math
 import re
 
 import torch
@@ -151,9 +152,8 @@ def loss_of(task, model, batch):
 
 def is_empty(loss, weight):
     """Whether a micro-batch has no targets, as its weight says, and its loss is NaN, as a mean over none and that mean's product
-    with their number are."""
-    loss = float(loss)
-    return float(weight) == 0 and loss != loss
+    with their number are. On a GPU it waits for the loss only if the weight is 0."""
+    return float(weight) == 0 and math.isnan(float(loss))
 
 
 def numbers_of(loss, weight):

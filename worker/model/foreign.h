@@ -51,7 +51,7 @@ class ForeignPasses {
   virtual ~ForeignPasses() = default;
 
   // Makes the module of this configuration ready to run on `device`. InvalidArgument if the module differs from the
-  // recorded one, FailedPrecondition if it cannot run there.
+  // recorded one or cannot run there.
   virtual absl::Status Prepare(const v1::Config& config, const device::Device& device) = 0;
   // Further facts on which all workers must agree; call after Prepare.
   virtual std::vector<NamedFact> Facts() { return {}; }
