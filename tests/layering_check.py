@@ -26,7 +26,7 @@ SDKS = [
     ("Boost", r"boost/", r"services/metrics/metrics_exporter\.cc"),
     ("UCX", r"uc[pst]/", r"worker/collective/ucx"),
     ("oneDNN", r"(oneapi/)?dnnl", r"worker/device/cpu/"),
-    ("Highway", r"hwy/", r"worker/device/cpu/|worker/collective/sum\.cc"),
+    ("Highway", r"hwy/", r"worker/device/cpu/|worker/(collective/sum|text/ascii_blocks(_test)?)\.cc"),
     ("CUDA", r"(cuda|cublas|cudnn)\w*\.h|(driver|vector)_types\.h", r"worker/device/cuda/|worker/collective/(emulation/)?nccl"),
     ("NCCL", r"nccl\.h", r"worker/collective/(emulation/)?nccl|worker/device/cuda/libraries/nccl"),
     ("yaml-cpp", r"yaml-cpp/", r"cli/config/"),

@@ -205,7 +205,8 @@ void BpeTokenizer::EncodeWords(std::string_view part, std::vector<int32_t>& ids)
     }
     const std::string_view words = part.substr(0, end);
     cache.Encode(
-        words, at, end, [&](size_t begin) { return words_.scanner(words, begin); }, ids, encode);
+        words, at, end, [&](size_t begin, std::span<size_t> ends) { return words_.scanner(words, begin, ends); }, ids,
+        encode);
     at = end;
   }
 }
@@ -213,8 +214,8 @@ void BpeTokenizer::EncodeWords(std::string_view part, std::vector<int32_t>& ids)
 void BpeTokenizer::EncodePiece(std::string_view piece, std::vector<int32_t>& ids) const {
   WordCache& cache = WordCache::OfThread(words_of_threads_);
   const auto encode = [this](std::string_view word, std::vector<int32_t>& into) { model_.Encode(word, into); };
-  cache.Encode(
-      piece, 0, piece.size(), [&](size_t at) { return model_.WordEnd(piece, at); }, ids, encode);
+  const auto scan = WordCache::OneByOne(piece.size(), [&](size_t at) { return model_.WordEnd(piece, at); });
+  cache.Encode(piece, 0, piece.size(), scan, ids, encode);
 }
 
 absl::Status BpeTokenizer::EncodeNormalized(std::string part, bool first, std::vector<int32_t>& ids) const {

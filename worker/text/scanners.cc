@@ -7,6 +7,7 @@
 #include <oniguruma.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "worker/text/ascii_blocks.h"
 #include "worker/text/unicode.h"
 
 namespace zerofleet::text {
@@ -257,7 +259,7 @@ size_t DeepSeekWord(const View& view, size_t at) {
 
 // Three expressions, each of which divides what the one before it has left: \p{N}{1,3}, [一-龥぀-ゟ゠-ヿ]+, and
 // DeepSeekWord's.
-size_t ScanDeepSeek(std::string_view text, size_t at) {
+size_t DeepSeekPiece(std::string_view text, size_t at) {
   constexpr Bits kFence = kNumber | kEastAsian;
   const Bits first = View(text).At(at).bits & kFence;
   const View piece(text, kFence, first);
@@ -267,7 +269,32 @@ size_t ScanDeepSeek(std::string_view text, size_t at) {
   return end;
 }
 
-size_t ScanQwen(std::string_view text, size_t at) { return LineWord(View(text), at, {1, false}); }
+// Finds words in blocks where the text is ASCII, and one by one elsewhere.
+template <typename Word>
+size_t Ends(std::string_view text, size_t at, std::span<size_t> ends, BlockScanner block, const Word& word) {
+  constexpr auto ascii = [](char c) { return static_cast<uint8_t>(c) < 0x80; };
+  size_t count = 0;
+  while (count < ends.size() && at < text.size()) {
+    uint64_t places = ascii(text[at]) && ascii(text[std::min(at + 1, text.size() - 1)]) ? block(text, at) : 0;
+    if (places == 0) {
+      ends[count++] = at = word(at);
+      continue;
+    }
+    const size_t begin = at;
+    for (; places != 0 && count < ends.size(); places &= places - 1) {
+      ends[count++] = at = begin + static_cast<size_t>(std::countr_zero(places));
+    }
+  }
+  return count;
+}
+
+size_t ScanQwen(std::string_view text, size_t at, std::span<size_t> ends) {
+  return Ends(text, at, ends, QwenBlock, [&](size_t begin) { return LineWord(View(text), begin, {1, false}); });
+}
+
+size_t ScanDeepSeek(std::string_view text, size_t at, std::span<size_t> ends) {
+  return Ends(text, at, ends, DeepSeekBlock, [&](size_t begin) { return DeepSeekPiece(text, begin); });
+}
 
 struct ScannerRow {
   std::vector<std::string> expressions;
@@ -296,10 +323,18 @@ const std::vector<ScannerRow>& Scanners() {
 
 }  // namespace
 
-size_t ScanGpt2(std::string_view text, size_t at) { return Gpt2Word(View(text), at); }
-size_t ScanCl100k(std::string_view text, size_t at) { return LineWord(View(text), at, {3, false}); }
-size_t ScanTiktokenCl100k(std::string_view text, size_t at) { return LineWord(View(text), at, {3, true}); }
-size_t ScanO200k(std::string_view text, size_t at) { return O200kWord(View(text), at); }
+size_t ScanGpt2(std::string_view text, size_t at, std::span<size_t> ends) {
+  return Ends(text, at, ends, Gpt2Block, [&](size_t begin) { return Gpt2Word(View(text), begin); });
+}
+size_t ScanCl100k(std::string_view text, size_t at, std::span<size_t> ends) {
+  return Ends(text, at, ends, Cl100kBlock, [&](size_t begin) { return LineWord(View(text), begin, {3, false}); });
+}
+size_t ScanTiktokenCl100k(std::string_view text, size_t at, std::span<size_t> ends) {
+  return Ends(text, at, ends, Cl100kBlock, [&](size_t begin) { return LineWord(View(text), begin, {3, true}); });
+}
+size_t ScanO200k(std::string_view text, size_t at, std::span<size_t> ends) {
+  return Ends(text, at, ends, O200kBlock, [&](size_t begin) { return O200kWord(View(text), begin); });
+}
 
 Scanner ScannerOf(std::span<const std::string> expressions) {
   for (const ScannerRow& row : Scanners()) {

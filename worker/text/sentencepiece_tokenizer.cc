@@ -245,10 +245,10 @@ absl::StatusOr<std::vector<int32_t>> SentencePieceTokenizer::Encode(std::string_
   std::vector<int32_t> ids;
   if (special && model_.bos_id >= 0 && model_.bos_id < vocab()) ids.push_back(model_.bos_id);
   const std::string normalized = Normalize(IsUtf8(text) ? std::string(text) : ReplaceBroken(text));
-  WordCache& cache = WordCache::OfThread(words_of_threads_);
-  cache.Encode(
-      normalized, 0, normalized.size(), [&](size_t at) { return joints_.WordEnd(normalized, at); }, ids,
-      [this](std::string_view word, std::vector<int32_t>& into) { EncodeWord(word, into); });
+  const auto scan = WordCache::OneByOne(normalized.size(), [&](size_t at) { return joints_.WordEnd(normalized, at); });
+  WordCache::OfThread(words_of_threads_)
+      .Encode(normalized, 0, normalized.size(), scan, ids,
+              [this](std::string_view word, std::vector<int32_t>& into) { EncodeWord(word, into); });
   return ids;
 }
 

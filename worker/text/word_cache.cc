@@ -13,6 +13,27 @@ constexpr std::array<WordKey, WordCache::kMostBytes + 1> WordCache::kMasks = [] 
   return masks;
 }();
 
+bool WordCache::MakeKeyOf(std::string_view word, WordKey& key) {
+  char shortened[kMostBytes];
+  word = Shorten(word, shortened);
+  if (word.size() > kMostBytes) return false;
+  key = {};
+  std::memcpy(key.data(), word.data(), word.size());
+  key[3] |= uint64_t{word.size()} << kLengthShift;
+  return true;
+}
+
+std::string_view WordCache::Shorten(std::string_view word, char (&shortened)[kMostBytes]) {
+  size_t marks = 0;
+  while (word.substr(marks * kSpaceMark.size()).starts_with(kSpaceMark)) ++marks;
+  const std::string_view rest = word.substr(marks * kSpaceMark.size());
+  if (marks < 2 || marks > UINT8_MAX || rest.size() > kMostBytes - 2) return word;
+  shortened[0] = '\xFF';
+  shortened[1] = static_cast<char>(marks);
+  std::memcpy(shortened + 2, rest.data(), rest.size());
+  return {shortened, rest.size() + 2};
+}
+
 WordCache& WordCache::OfThread(SharedWords& shared) {
   thread_local WordCache cache;
   if (cache.shared_number_ != shared.number()) {

@@ -25,28 +25,39 @@ class WordCache {
   static WordCache& OfThread(SharedWords& shared);
 
   // Appends the ids of all words of `text` from `begin` to `end`: from the cache, or by `encode(word, ids)`, which
-  // appends them. `word_end(at)` is the end of the word that begins at `at`.
-  template <typename WordEnd, typename Encoder>
-  void Encode(std::string_view text, size_t begin, size_t end, const WordEnd& word_end, std::vector<int32_t>& ids,
+  // appends them. `scan(at, ends)` finds words as a Scanner does (scanners.h), none of them beyond `end`.
+  template <typename Scan, typename Encoder>
+  void Encode(std::string_view text, size_t begin, size_t end, const Scan& scan, std::vector<int32_t>& ids,
               const Encoder& encode) {
     // Where words are kept is known some words ahead, so that the processor fetches it meanwhile.
-    constexpr size_t kAhead = 64;
     std::array<Word, kAhead> words;
+    std::array<size_t, kAhead> ends;
     while (begin < end) {
-      size_t count = 0;
-      for (; count < kAhead && begin < end; ++count) {
-        const size_t next = word_end(begin);
-        words[count] = Prepare(text, begin, next);
-        begin = next;
+      const size_t count = scan(begin, std::span(ends));
+      for (size_t i = 0; i < count; ++i) {
+        Prepare(text, begin, ends[i], words[i]);
+        begin = ends[i];
       }
       for (size_t i = 0; i < count; ++i) PrefetchShared(words[i]);
       for (size_t i = 0; i < count; ++i) EncodeWord(words[i], ids, encode);
     }
   }
 
+  // A scan that finds words up to `end` one by one: `word_end(at)` is the end of the word that begins at `at`.
+  template <typename WordEnd>
+  static auto OneByOne(size_t end, WordEnd word_end) {
+    return [=](size_t at, std::span<size_t> ends) {
+      size_t count = 0;
+      for (; count < ends.size() && at < end; ++count) ends[count] = at = word_end(at);
+      return count;
+    };
+  }
+
  private:
   static constexpr size_t kNear = size_t{1} << 15;  // words of the near table
   static constexpr int kLengthShift = 48;
+
+  static constexpr size_t kAhead = 64;
 
   struct Word {
     std::string_view word;
@@ -55,14 +66,12 @@ class WordCache {
     bool is_kept;  // not too long
   };
 
-  Word Prepare(std::string_view text, size_t begin, size_t end) const {
-    Word word;
+  void Prepare(std::string_view text, size_t begin, size_t end, Word& word) const {
     word.word = text.substr(begin, end - begin);
     word.is_kept = MakeKey(word.word, text.size() - begin, word.key);
-    if (!word.is_kept) return word;
+    if (!word.is_kept) return;
     word.hash = HashOf(word.key);
     __builtin_prefetch(&near_[word.hash % kNear]);
-    return word;
   }
   void PrefetchShared(const Word& word) const {
     if (word.is_kept && shared_->made() && !near_[word.hash % kNear].IsOf(word.key)) shared_->Prefetch(word.hash);
@@ -83,37 +92,25 @@ class WordCache {
   void Put(const Word& word, std::span<const int32_t> ids);
 
   // Makes the key of `word`, behind whose beginning `readable` bytes can be read; false if the word is too long.
-  static bool MakeKey(std::string_view word, size_t readable, WordKey& key) {
-    if (word.size() > 1 && word[0] == kSpaceMark[0]) {
-      char shortened[kMostBytes];
-      const std::string_view shorter = Shorten(word, shortened);
-      if (shorter.data() == shortened) return MakeKey(shorter, shorter.size(), key);
-    }
+  [[gnu::always_inline]] static bool MakeKey(std::string_view word, size_t readable, WordKey& key) {
+    const bool marks = word.size() > kSpaceMark.size() && word[kSpaceMark.size()] == kSpaceMark[0];
+    if (marks || readable < sizeof key) return MakeKeyOf(word, key);
     if (word.size() > kMostBytes) return false;
-    if (readable >= sizeof key) {
-      std::memcpy(key.data(), word.data(), sizeof key);
-      for (size_t part = 0; part < key.size(); ++part) key[part] &= kMasks[word.size()][part];
-    } else {
-      key = {};
-      std::memcpy(key.data(), word.data(), word.size());
+    for (size_t part = 0; part < key.size(); ++part) {
+      uint64_t bytes;
+      std::memcpy(&bytes, word.data() + part * sizeof bytes, sizeof bytes);
+      key[part] = bytes & kMasks[word.size()][part];
     }
     key[3] |= uint64_t{word.size()} << kLengthShift;
     return true;
   }
+  // The same of a word that may be shortened, or at the end of a text.
+  static bool MakeKeyOf(std::string_view word, WordKey& key);
 
   // An indented line begins with many space marks (U+2581), of three bytes each. Two or more of them become two bytes:
   // one that is in no UTF-8, and their number.
   static constexpr std::string_view kSpaceMark = "\xE2\x96\x81";
-  static std::string_view Shorten(std::string_view word, char (&shortened)[kMostBytes]) {
-    size_t marks = 0;
-    while (word.substr(marks * kSpaceMark.size()).starts_with(kSpaceMark)) ++marks;
-    const std::string_view rest = word.substr(marks * kSpaceMark.size());
-    if (marks < 2 || marks > UINT8_MAX || rest.size() > kMostBytes - 2) return word;
-    shortened[0] = '\xFF';
-    shortened[1] = static_cast<char>(marks);
-    std::memcpy(shortened + 2, rest.data(), rest.size());
-    return {shortened, rest.size() + 2};
-  }
+  static std::string_view Shorten(std::string_view word, char (&shortened)[kMostBytes]);
 
   static uint64_t HashOf(const WordKey& key) {
     constexpr uint64_t kFirst = 0x9e3779b97f4a7c15u, kSecond = 0xbf58476d1ce4e5b9u, kThird = 0x94d049bb133111ebu;

@@ -18,12 +18,11 @@ class Encoding {
   // The ids of the word of `text` from `begin` to `end`: its number of bytes, `ids_per_word` times.
   std::vector<int32_t> Of(std::string_view text, size_t begin, size_t end) {
     std::vector<int32_t> ids;
-    WordCache::OfThread(shared).Encode(
-        text, begin, end, [&](size_t) { return end; }, ids,
-        [&](std::string_view word, std::vector<int32_t>& into) {
-          ++encoded;
-          into.insert(into.end(), ids_per_word, static_cast<int32_t>(word.size()));
-        });
+    WordCache::OfThread(shared).Encode(text, begin, end, WordCache::OneByOne(end, [=](size_t) { return end; }), ids,
+                                       [&](std::string_view word, std::vector<int32_t>& into) {
+                                         ++encoded;
+                                         into.insert(into.end(), ids_per_word, static_cast<int32_t>(word.size()));
+                                       });
     return ids;
   }
   std::vector<int32_t> Of(std::string_view word) { return Of(word, 0, word.size()); }
@@ -103,7 +102,7 @@ TEST(WordCache, EncodesAllWordsInTheirOrder) {
   for (int i = 0; i < 2; ++i) {
     ids.clear();
     cache.Encode(
-        text, 0, text.size(), [&](size_t at) { return text.find(' ', at) + 1; }, ids,
+        text, 0, text.size(), WordCache::OneByOne(text.size(), [&](size_t at) { return text.find(' ', at) + 1; }), ids,
         [](std::string_view word, std::vector<int32_t>& into) { into.push_back(std::stoi(std::string(word))); });
     EXPECT_EQ(ids, want);
   }
