@@ -20,7 +20,14 @@ void SharedWords::Make() {
 // Each store is after the one before it for whoever reads them in the opposite order.
 void SharedWords::Put(uint64_t hash, const CachedWord& word) {
   if (!made()) return;
-  Place& place = PlaceOf(hash);
+  // The first place with no word yet, else the one where a word was put the longest ago.
+  Place* oldest = &PlaceOf(hash, 0);
+  for (size_t way = 1; way < kWays; ++way) {
+    Place& other = PlaceOf(hash, way);
+    if (other.version.load(std::memory_order_relaxed) < oldest->version.load(std::memory_order_relaxed))
+      oldest = &other;
+  }
+  Place& place = *oldest;
   uint32_t version = place.version.load(std::memory_order_relaxed);
   if (version % 2 != 0 || !place.version.compare_exchange_strong(version, version + 1, std::memory_order_acquire))
     return;

@@ -49,9 +49,29 @@ class SharedWords {
   bool made() const { return table_.load(std::memory_order_acquire) != nullptr; }
 
   // For a word's key and hash, which the caller computes. Prefetch and Find need made().
-  void Prefetch(uint64_t hash) const { __builtin_prefetch(&PlaceOf(hash)); }
+  void Prefetch(uint64_t hash) const {
+    for (size_t way = 0; way < kWays; ++way) __builtin_prefetch(&PlaceOf(hash, way));
+  }
   bool Find(uint64_t hash, const WordKey& key, CachedWord& word) const {
-    const Place& place = PlaceOf(hash);
+    for (size_t way = 0; way < kWays; ++way) {
+      if (FindAt(PlaceOf(hash, way), key, word)) return true;
+    }
+    return false;
+  }
+  // Stores the word in place of another, unless another thread is doing so, or there is no table.
+  void Put(uint64_t hash, const CachedWord& word);
+
+ private:
+  static constexpr size_t kPlaces = size_t{1} << 18, kWays = 2;
+
+  struct alignas(64) Place {
+    std::array<std::atomic<uint64_t>, 4> key = {};
+    std::array<std::atomic<int32_t>, CachedWord::kMostIds> ids = {};
+    std::atomic<uint32_t> version = 0;
+  };
+  static_assert(sizeof(Place) == 64);
+
+  static bool FindAt(const Place& place, const WordKey& key, CachedWord& word) {
     const uint32_t version = place.version.load(std::memory_order_acquire);
     WordKey found;
     for (size_t i = 0; i < found.size(); ++i) found[i] = place.key[i].load(std::memory_order_acquire);
@@ -62,20 +82,10 @@ class SharedWords {
     word.key = {};
     return false;
   }
-  // Stores the word in place of another, unless another thread is doing so, or there is no table.
-  void Put(uint64_t hash, const CachedWord& word);
-
- private:
-  static constexpr size_t kPlaces = size_t{1} << 18;
-
-  struct alignas(64) Place {
-    std::array<std::atomic<uint64_t>, 4> key = {};
-    std::array<std::atomic<int32_t>, CachedWord::kMostIds> ids = {};
-    std::atomic<uint32_t> version = 0;
-  };
-  static_assert(sizeof(Place) == 64);
-
-  Place& PlaceOf(uint64_t hash) const { return table_.load(std::memory_order_acquire)[hash % kPlaces]; }
+  // One of the neighbouring places where a word may be.
+  Place& PlaceOf(uint64_t hash, size_t way) const {
+    return table_.load(std::memory_order_acquire)[hash * kWays % kPlaces + way];
+  }
 
   const uint64_t number_;
   std::once_flag once_;

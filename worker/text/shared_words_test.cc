@@ -19,7 +19,7 @@ CachedWord WordOf(uint64_t word) {
   return cached;
 }
 
-TEST(SharedWords, FindsTheLastWordOfAPlace) {
+TEST(SharedWords, FindsTheLastTwoWordsOfAHash) {
   SharedWords words;
   EXPECT_FALSE(words.made());
   words.Put(5, WordOf(1));  // before there is a table
@@ -33,12 +33,16 @@ TEST(SharedWords, FindsTheLastWordOfAPlace) {
   EXPECT_EQ(found.ids, WordOf(1).ids);
   EXPECT_EQ(found.count(), CachedWord::kMostIds);
   words.Put(5, WordOf(2));
+  EXPECT_TRUE(words.Find(5, KeyOf(1), found));
+  words.Put(5, WordOf(3));
   EXPECT_FALSE(words.Find(5, KeyOf(1), found));
   EXPECT_TRUE(words.Find(5, KeyOf(2), found));
-  EXPECT_FALSE(words.Find(6, KeyOf(2), found));
+  EXPECT_TRUE(words.Find(5, KeyOf(3), found));
+  EXPECT_EQ(found.ids, WordOf(3).ids);
+  EXPECT_FALSE(words.Find(6, KeyOf(3), found));
 }
 
-// Some words in two places, so that each read can meet a write.
+// More words than places, so that each read can meet a write.
 TEST(SharedWords, NeverGivesAWordAnothersIds) {
   constexpr uint64_t kWords = 8, kRounds = 20'000;
   SharedWords words;
