@@ -248,8 +248,7 @@ class Encoder {
   }
 
   absl::Status Append(std::string_view text, Block& block) const {
-    ZF_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, tokenizer_.Encode(text, /*special=*/false));
-    block.ids.insert(block.ids.end(), ids.begin(), ids.end());
+    ZF_RETURN_IF_ERROR(tokenizer_.EncodeTo(text, /*special=*/false, block.ids));
     block.text_bytes += static_cast<int64_t>(text.size());
     return absl::OkStatus();
   }

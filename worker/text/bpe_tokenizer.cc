@@ -218,21 +218,26 @@ void BpeTokenizer::EncodePiece(std::string_view piece, std::vector<int32_t>& ids
   cache.Encode(piece, 0, piece.size(), scan, ids, encode);
 }
 
-absl::Status BpeTokenizer::EncodeNormalized(std::string part, bool first, std::vector<int32_t>& ids) const {
+absl::Status BpeTokenizer::EncodeNormalized(std::string_view part, bool first, std::vector<int32_t>& ids) const {
   if (words_.scanner != nullptr) {
     EncodeWords(part, ids);
     return absl::OkStatus();
   }
   std::vector<Piece> pieces;
-  pieces.push_back({std::move(part), first});
+  pieces.push_back({std::string(part), first});
   if (pre_tokenizer_ != nullptr) ZF_RETURN_IF_ERROR(pre_tokenizer_(pieces));
   for (const Piece& piece : pieces) EncodePiece(piece.text, ids);
   return absl::OkStatus();
 }
 
-absl::Status BpeTokenizer::EncodePart(std::string part, bool first, std::vector<int32_t>& ids) const {
-  if (normalizer_ != nullptr) ZF_RETURN_IF_ERROR(normalizer_(part));
-  if (normalized_finder_.empty()) return EncodeNormalized(std::move(part), first, ids);
+absl::Status BpeTokenizer::EncodePart(std::string_view part, bool first, std::vector<int32_t>& ids) const {
+  std::string normalized;
+  if (normalizer_ != nullptr) {
+    normalized = part;
+    ZF_RETURN_IF_ERROR(normalizer_(normalized));
+    part = normalized;
+  }
+  if (normalized_finder_.empty()) return EncodeNormalized(part, first, ids);
   for (const AddedTokenPart& found : normalized_finder_.Split(part)) {
     if (found.token != nullptr) {
       ids.push_back(found.token->id);
@@ -244,20 +249,19 @@ absl::Status BpeTokenizer::EncodePart(std::string part, bool first, std::vector<
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<int32_t>> BpeTokenizer::Encode(std::string_view text, bool special) const {
+absl::Status BpeTokenizer::EncodeTo(std::string_view text, bool special, std::vector<int32_t>& ids) const {
   std::string replaced;
   if (!IsUtf8(text)) text = replaced = ReplaceBroken(text);
-  std::vector<int32_t> ids;
-  if (special) ids = before_;
+  if (special) ids.insert(ids.end(), before_.begin(), before_.end());
   for (const AddedTokenPart& part : raw_finder_.Split(text)) {
     if (part.token != nullptr) {
       ids.push_back(part.token->id);
     } else {
-      ZF_RETURN_IF_ERROR(EncodePart(std::string(text.substr(part.begin, part.end - part.begin)), part.begin == 0, ids));
+      ZF_RETURN_IF_ERROR(EncodePart(text.substr(part.begin, part.end - part.begin), part.begin == 0, ids));
     }
   }
   if (special) ids.insert(ids.end(), after_.begin(), after_.end());
-  return ids;
+  return absl::OkStatus();
 }
 
 size_t BpeTokenizer::LastCut(std::string_view text) const {

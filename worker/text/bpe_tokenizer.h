@@ -35,7 +35,7 @@ class BpeTokenizer : public Tokenizer {
   std::optional<int32_t> end_of_text() const override { return end_of_text_; }
   const std::string& digest() const override { return digest_; }
   // Bytes that are not UTF-8 become U+FFFD.
-  absl::StatusOr<std::vector<int32_t>> Encode(std::string_view text, bool special) const override;
+  absl::Status EncodeTo(std::string_view text, bool special, std::vector<int32_t>& ids) const override;
   absl::StatusOr<std::string> Decode(std::span<const int32_t> ids, bool special) const override;
   size_t LastCut(std::string_view text) const override;
 
@@ -46,8 +46,8 @@ class BpeTokenizer : public Tokenizer {
   absl::Status ParsePostProcessor(const nlohmann::json& object, const std::string& where);
   absl::Status ParseTemplate(const nlohmann::json& object, const std::string& where);
   // Appends the ids of a part of the text in which no tokens are to be found before it is normalized.
-  absl::Status EncodePart(std::string part, bool first, std::vector<int32_t>& ids) const;
-  absl::Status EncodeNormalized(std::string part, bool first, std::vector<int32_t>& ids) const;
+  absl::Status EncodePart(std::string_view part, bool first, std::vector<int32_t>& ids) const;
+  absl::Status EncodeNormalized(std::string_view part, bool first, std::vector<int32_t>& ids) const;
   // Appends the ids of a part whose words a scanner finds and whose symbols are bytes.
   void EncodeWords(std::string_view part, std::vector<int32_t>& ids) const;
   // Appends the ids of a piece, whose symbols are characters.

@@ -241,15 +241,14 @@ void SentencePieceTokenizer::EncodeWord(std::string_view word, std::vector<int32
   }
 }
 
-absl::StatusOr<std::vector<int32_t>> SentencePieceTokenizer::Encode(std::string_view text, bool special) const {
-  std::vector<int32_t> ids;
+absl::Status SentencePieceTokenizer::EncodeTo(std::string_view text, bool special, std::vector<int32_t>& ids) const {
   if (special && model_.bos_id >= 0 && model_.bos_id < vocab()) ids.push_back(model_.bos_id);
   const std::string normalized = Normalize(IsUtf8(text) ? std::string(text) : ReplaceBroken(text));
   const auto scan = WordCache::OneByOne(normalized.size(), [&](size_t at) { return joints_.WordEnd(normalized, at); });
   WordCache::OfThread(words_of_threads_)
       .Encode(normalized, 0, normalized.size(), scan, ids,
               [this](std::string_view word, std::vector<int32_t>& into) { EncodeWord(word, into); });
-  return ids;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> SentencePieceTokenizer::Decode(std::span<const int32_t> ids, bool special) const {

@@ -31,7 +31,7 @@ class SentencePieceTokenizer : public Tokenizer {
   const std::string& digest() const override { return digest_; }
   // `special`: begins with <s>, if there is one. Bytes that are not UTF-8 become U+FFFD. O(n log n) in the text's
   // length.
-  absl::StatusOr<std::vector<int32_t>> Encode(std::string_view text, bool special) const override;
+  absl::Status EncodeTo(std::string_view text, bool special, std::vector<int32_t>& ids) const override;
   // `special`: control pieces such as <s> are shown.
   absl::StatusOr<std::string> Decode(std::span<const int32_t> ids, bool special) const override;
   // No cut is possible: white space at the beginning of a text is treated differently from that inside it.

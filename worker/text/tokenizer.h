@@ -55,9 +55,10 @@ class Tokenizer {
   // A digest that identifies the tokenizer (base/digest.h); empty for kBytes.
   virtual const std::string& digest() const = 0;
 
-  // `special`: includes the tokens that the tokenizer puts around a text. ResourceExhausted if a regular expression
-  // gives up.
-  virtual absl::StatusOr<std::vector<int32_t>> Encode(std::string_view text, bool special) const = 0;
+  // Appends the ids of `text`. `special`: includes the tokens that the tokenizer puts around a text. ResourceExhausted
+  // if a regular expression gives up.
+  virtual absl::Status EncodeTo(std::string_view text, bool special, std::vector<int32_t>& ids) const = 0;
+  absl::StatusOr<std::vector<int32_t>> Encode(std::string_view text, bool special) const;
   // InvalidArgument, naming the id, if one is not in the vocabulary. `special`: special tokens are shown too.
   virtual absl::StatusOr<std::string> Decode(std::span<const int32_t> ids, bool special) const = 0;
 

@@ -24,11 +24,10 @@ class ByteTokenizer : public Tokenizer {
   std::optional<int32_t> end_of_text() const override { return std::nullopt; }
   const std::string& digest() const override { return digest_; }
 
-  absl::StatusOr<std::vector<int32_t>> Encode(std::string_view text, bool /*special*/) const override {
-    std::vector<int32_t> ids;
-    ids.reserve(text.size());
-    for (char c : text) ids.push_back(static_cast<unsigned char>(c));
-    return ids;
+  absl::Status EncodeTo(std::string_view text, bool /*special*/, std::vector<int32_t>& ids) const override {
+    const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
+    ids.insert(ids.end(), bytes, bytes + text.size());
+    return absl::OkStatus();
   }
 
   absl::StatusOr<std::string> Decode(std::span<const int32_t> ids, bool /*special*/) const override {
@@ -75,6 +74,12 @@ std::string KeptTokenizerName(const std::string& path, std::string_view contents
   if (!IsTiktoken(contents)) return kTokenizerFile;
   const absl::StatusOr<TiktokenRanks> ranks = ParseTiktoken(contents, BaseName(path));
   return ranks.ok() ? absl::StrCat(ranks->encoding, kTiktokenEnding) : kTokenizerFile;
+}
+
+absl::StatusOr<std::vector<int32_t>> Tokenizer::Encode(std::string_view text, bool special) const {
+  std::vector<int32_t> ids;
+  ZF_RETURN_IF_ERROR(EncodeTo(text, special, ids));
+  return ids;
 }
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Parse(const std::string& path, std::string_view contents,
