@@ -114,6 +114,16 @@ absl::StatusOr<std::unique_ptr<DurableFile>> DurableFile::Create(const std::stri
   return std::unique_ptr<DurableFile>(new DurableFile(path, descriptor));
 }
 
+absl::StatusOr<std::unique_ptr<DurableFile>> DurableFile::CutOff(const std::string& path, int64_t bytes) {
+  ZF_ASSIGN_OR_RETURN(const PathKind kind, KindOf(path));
+  if (kind != PathKind::kFile) return absl::NotFoundError(absl::StrCat(path, ": not a regular file"));
+  const int descriptor = open(path.c_str(), O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (descriptor < 0) return ErrnoStatus(path, "open", errno);
+  std::unique_ptr<DurableFile> file(new DurableFile(path, descriptor));
+  if (ftruncate(descriptor, bytes) != 0) return ErrnoStatus(path, "cut off", errno);
+  return file;
+}
+
 DurableFile::~DurableFile() { close(descriptor_); }
 
 absl::Status DurableFile::Write(std::span<const std::byte> bytes) {

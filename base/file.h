@@ -55,11 +55,13 @@ class MappedOutput {
   std::span<std::byte> bytes_;
 };
 
-// Appends to a new file; the bytes are durable once Sync has returned OK. After a failed Write or
+// Appends to a file; the bytes are durable once Sync has returned OK. After a failed Write or
 // Sync the file must be discarded: fsync is not retried, since the kernel may have dropped the pages.
 class DurableFile {
  public:
   static absl::StatusOr<std::unique_ptr<DurableFile>> Create(const std::string& path);
+  // Goes on behind the first `bytes` bytes of a file, and cuts off the others. NotFound if it is no regular file.
+  static absl::StatusOr<std::unique_ptr<DurableFile>> CutOff(const std::string& path, int64_t bytes);
   ~DurableFile();
   DurableFile(const DurableFile&) = delete;
   DurableFile& operator=(const DurableFile&) = delete;

@@ -193,6 +193,23 @@ TEST_F(FileTest, DurableFileRefusesToOverwrite) {
   EXPECT_EQ(FileBytes(Path("x")).value(), 5);
 }
 
+TEST_F(FileTest, DurableFileGoesOnBehindABeginning) {
+  const std::string text = "!";
+  ASSERT_TRUE(WriteFileAtomically(Path("x"), "hello").ok());
+  {
+    auto file = DurableFile::CutOff(Path("x"), 4);
+    ASSERT_TRUE(file.ok()) << file.status();
+    ASSERT_TRUE((*file)->Write(std::as_bytes(std::span(text))).ok());
+    ASSERT_TRUE((*file)->Sync().ok());
+  }
+  EXPECT_EQ(ReadSmallFile(Path("x"), 100).value(), "hell!");
+  ASSERT_EQ(symlink("x", Path("link").c_str()), 0);
+  for (const char* name : {"link", "none"}) {
+    EXPECT_EQ(DurableFile::CutOff(Path(name), 0).status().code(), absl::StatusCode::kNotFound) << name;
+  }
+  EXPECT_EQ(FileBytes(Path("x")).value(), 5);
+}
+
 TEST_F(FileTest, ReadPastTheEndIsDataLoss) {
   ASSERT_TRUE(WriteFileAtomically(Path("a"), "12345").ok());
   std::string into(4, ' ');

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <ostream>
 #include <string>
@@ -83,6 +84,17 @@ absl::Status CheckOutput(const std::string& path, int token_bytes) {
                                                  8 * token_bytes, " bits; name it *.u", 8 * token_bytes));
 }
 
+// Makes the only file's tokens the whole output: renames them and cuts off what follows them.
+absl::Status Become(const data::TextTokens& tokens, const std::string& path, const std::function<bool()>& cancelled) {
+  if (tokens.found) {
+    ZF_RETURN_IF_ERROR(data::VerifyTokens(*tokens.file, tokens.format, tokens.digest, cancelled));
+  }
+  ZF_RETURN_IF_ERROR(Rename(tokens.file->path(), path));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<DurableFile> out,
+                      DurableFile::CutOff(path, tokens.format.tokens * tokens.format.token_bytes));
+  return out->Sync();
+}
+
 // Appends the tokens of a file that has been tokenized.
 absl::Status Append(const data::TextTokens& tokens, DurableFile& out) {
   constexpr int64_t kChunk = int64_t{4} << 20;
@@ -96,6 +108,13 @@ absl::Status Append(const data::TextTokens& tokens, DurableFile& out) {
     ZF_RETURN_IF_ERROR(out.Write(chunk));
   }
   return found.Bits() == tokens.digest ? absl::OkStatus() : data::DamagedTokens(*tokens.file);
+}
+
+// Writes the tokens of all files one after another.
+absl::Status Join(const std::vector<data::TextTokens>& all, const std::string& path) {
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<DurableFile> out, DurableFile::Create(path));
+  for (const data::TextTokens& tokens : all) ZF_RETURN_IF_ERROR(Append(tokens, *out));
+  return out->Sync();
 }
 
 // Takes the lock in `parts`, so that one process at a time writes `path`.
@@ -116,6 +135,7 @@ absl::StatusOr<Totals> TokenizeInto(const std::vector<std::string>& files, const
                                     std::unique_ptr<text::Tokenizer> loaded, const std::string& name,
                                     data::TextOptions options) {
   const std::string parts = options.directory, temporary = absl::StrCat(path, ".part");
+  const std::function<bool()> cancelled = options.cancelled;
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<DirectoryLock> lock, LockOutput(path, parts));
   const absl::Cleanup tidy = [&] {  // removes `parts` if no file was completed
     const absl::StatusOr<std::vector<std::string>> left = ListDirectory(parts);
@@ -144,10 +164,8 @@ absl::StatusOr<Totals> TokenizeInto(const std::vector<std::string>& files, const
   }
   ZF_ASSIGN_OR_RETURN(const PathKind left, KindOf(temporary));
   if (left == PathKind::kFile) ZF_RETURN_IF_ERROR(RemoveOne(temporary));
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<DurableFile> out, DurableFile::Create(temporary));
   absl::Cleanup remove = [&] { RemoveOne(temporary).IgnoreError(); };
-  for (const data::TextTokens& tokens : all) ZF_RETURN_IF_ERROR(Append(tokens, *out));
-  ZF_RETURN_IF_ERROR(out->Sync());
+  ZF_RETURN_IF_ERROR(all.size() == 1 ? Become(all.front(), temporary, cancelled) : Join(all, temporary));
   const absl::Status renamed = RenameFile(temporary, path);
   if (absl::IsAlreadyExists(renamed)) return OutputIsThere(path);
   ZF_RETURN_IF_ERROR(renamed);

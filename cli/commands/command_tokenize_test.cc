@@ -112,6 +112,30 @@ TEST_F(TokenizeTest, WhatIsMadeMeanwhileIsNotOverwritten) {
   EXPECT_EQ(ReadSmallFile(Path("out.bin"), 100).value(), "mine");
 }
 
+TEST_F(TokenizeTest, TokensOfAnEarlierRunBecomeTheOutput) {
+  Write("b.txt", "de");
+  Write("bad.jsonl", "{}\n");
+  EXPECT_EQ(Tokenize("out.bin", {"a.txt", "bad.jsonl"}), 3);
+  EXPECT_EQ(Tokenize("out.bin", {"a.txt"}), 0) << said_;
+  EXPECT_EQ(ReadSmallFile(Path("out.bin"), 100).value(), std::string("a\0b\0c\0", 6));
+  EXPECT_EQ(Tokenize("both.bin", {"a.txt", "b.txt", "a.txt"}), 0) << said_;
+  EXPECT_EQ(ReadSmallFile(Path("both.bin"), 100).value(), std::string("a\0b\0c\0d\0e\0a\0b\0c\0", 16));
+  EXPECT_THAT(ListDirectory(Path("")).value(), ElementsAre("a.txt", "b.txt", "bad.jsonl", "both.bin", "out.bin"));
+}
+
+TEST_F(TokenizeTest, DamagedTokensOfAnEarlierRunAreRefused) {
+  Write("bad.jsonl", "{}\n");
+  EXPECT_EQ(Tokenize("out.bin", {"a.txt", "bad.jsonl"}), 3);
+  const std::string tokens = JoinPath(Path("out.bin.parts"), ListDirectory(Path("out.bin.parts")).value().back());
+  std::string contents = ReadSmallFile(tokens, 1000).value();
+  contents[0] ^= 1;
+  ASSERT_TRUE(WriteFileAtomically(tokens, contents).ok());
+  EXPECT_EQ(Tokenize("out.bin", {"a.txt"}), 3);
+  EXPECT_THAT(said_, HasSubstr(tokens + ": damaged"));
+  EXPECT_EQ(ReadSmallFile(tokens, 1000).value(), contents);
+  EXPECT_FALSE(FileExists(Path("out.bin")));
+}
+
 TEST_F(TokenizeTest, ARunThatMadeNothingLeavesNothing) {
   Write("bad.jsonl", "{}\n");
   EXPECT_EQ(Tokenize("out.bin", {"bad.jsonl"}), 3);

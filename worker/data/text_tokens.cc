@@ -239,7 +239,10 @@ absl::StatusOr<TextTokens> TextTokenizer::Open(const TokenFile& text, const Toke
                       MakersLock::Take(absl::StrCat(path, ".lock"), options_.cancelled));
   if (std::optional<TextTokens> found = Find(path, key, marks, keep_open)) return *std::move(found);
   ZF_RETURN_IF_ERROR(Make(text, format, marks, key, path));
-  if (std::optional<TextTokens> found = Find(path, key, marks, keep_open)) return *std::move(found);
+  if (std::optional<TextTokens> made = Find(path, key, marks, keep_open)) {
+    made->found = false;
+    return *std::move(made);
+  }
   return absl::DataLossError(absl::StrCat(path, ": the tokens that were written a moment ago are not there whole"));
 }
 

@@ -41,6 +41,7 @@ struct TextTokens {
   int64_t documents = 0, text_bytes = 0;  // bytes of the documents' text
   bool marks = false;                     // ids have 4 bytes and may carry kUncounted and kEndsDocument (tokenize.h)
   DigestBits digest;                      // digest of the tokens when they were made
+  bool found = true;                      // they were there already
 };
 
 // Reads the tokens in `file`. DataLoss, naming the file, if their digest is not `digest`; Cancelled.
