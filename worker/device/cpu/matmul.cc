@@ -25,6 +25,10 @@ constexpr int64_t kPanelDepth = 512;
 constexpr OutputTile kTile = {128, 256};           // also the size of the conversion buffers
 constexpr OutputTile kPrimitiveTile = {512, 768};  // the primitive repacks b on every call: fewer, larger tiles
 
+// A tile of fp32 results that are not added to others, which oneDNN writes more than once: a buffer of it stays in a
+// core's second-level cache, where rows of a wide matrix would not.
+constexpr OutputTile kBufferedTile = {256, 768};
+
 // One thread's fp32 copies of the tile in progress; allocated once, at the thread's first conversion.
 struct ConversionBuffers {
   float a[kTile.m * kPanelDepth];
@@ -35,6 +39,11 @@ struct ConversionBuffers {
 ConversionBuffers& ThreadBuffers() {
   thread_local const std::unique_ptr<ConversionBuffers> buffers = std::make_unique<ConversionBuffers>();
   return *buffers;
+}
+
+float* BufferedTile() {
+  thread_local const std::unique_ptr<float[]> buffer = std::make_unique<float[]>(kBufferedTile.m * kBufferedTile.n);
+  return buffer.get();
 }
 
 // The length of an even cut of `size` into blocks of at most `largest`, each but the last a multiple of 16.
@@ -106,7 +115,7 @@ absl::Status FloatTile(const MatmulArguments& p) {
   return status;
 }
 
-enum class Path { kFloat, kPrimitive, kConverted };
+enum class Path { kFloat, kPrimitive, kBuffered, kConverted };
 
 bool AllFloat(const MatmulArguments& p) {
   return p.a.data.dtype == DType::kF32 && p.b.data.dtype == DType::kF32 && p.c.data.dtype == DType::kF32;
@@ -114,7 +123,9 @@ bool AllFloat(const MatmulArguments& p) {
 
 Path ChoosePath(const MatmulArguments& p) {
   if (p.a.data.dtype == DType::kBF16 && p.b.data.dtype == DType::kBF16 && p.c.data.dtype != DType::kF16) {
-    return HasBF16Instructions() ? Path::kPrimitive : Path::kConverted;
+    if (!HasBF16Instructions()) return Path::kConverted;
+    const bool wide = std::max(p.n, p.whole_n) > kBufferedTile.n;
+    return wide && p.c.data.dtype == DType::kF32 && !p.accumulate ? Path::kBuffered : Path::kPrimitive;
   }
   const bool rows_along_k = !p.a.transposed && p.b.transposed;
   return AllFloat(p) && rows_along_k ? Path::kFloat : Path::kConverted;
@@ -133,7 +144,9 @@ struct Tiling {
 };
 
 Tiling TilingFor(Path path, const MatmulArguments& p) {
-  const OutputTile largest = path == Path::kPrimitive ? kPrimitiveTile : kTile;
+  const OutputTile largest = path == Path::kPrimitive  ? kPrimitiveTile
+                             : path == Path::kBuffered ? kBufferedTile
+                                                       : kTile;
   const int64_t m = EvenBlock(p.whole_m > 0 ? p.whole_m : p.m, largest.m),
                 n = EvenBlock(p.whole_n > 0 ? p.whole_n : p.n, largest.n);
   const int64_t across = CeilDivide(p.n, n);
@@ -163,14 +176,25 @@ absl::Status RunTilesInTurn(const MatmulArguments& p, const Tiling& tiling) {
   return absl::OkStatus();
 }
 
+absl::Status PrimitiveTileInBuffer(const MatmulArguments& p) {
+  MatmulArguments buffered = p;
+  buffered.c = {{BufferedTile(), DType::kF32}, p.n};
+  const absl::Status status = PrimitiveMatmul(buffered);
+  for (int64_t row = 0; status.ok() && row < p.m; ++row) {
+    kernels::Convert(p.n, buffered.c.data.Offset(row * p.n), p.c.data.Offset(row * p.c.stride));
+  }
+  return status;
+}
+
 absl::Status RunTile(Path path, const MatmulArguments& tile) {
   KeepThisThreadSerial();
   switch (path) {
     case Path::kFloat: return FloatTile(tile);
     case Path::kConverted: return ConvertedTile(tile);
-    case Path::kPrimitive: {
+    case Path::kPrimitive:
+    case Path::kBuffered: {
       // The instruction set decides for which kinds of product there are primitives.
-      const absl::Status status = PrimitiveMatmul(tile);
+      const absl::Status status = path == Path::kPrimitive ? PrimitiveMatmul(tile) : PrimitiveTileInBuffer(tile);
       return absl::IsUnimplemented(status) ? RunTilesInTurn(tile, TilingFor(Path::kConverted, tile)) : status;
     }
   }

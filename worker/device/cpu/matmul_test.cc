@@ -107,6 +107,15 @@ TEST(MatmulTest, ManyTilesAndPanels) {
   }
 }
 
+// Where there are bf16 instructions, such a result is computed in a buffer, tile by tile.
+TEST(MatmulTest, WideResultsInFloat) {
+  constexpr DType kHalf = DType::kBF16, kFloat = DType::kF32;
+  for (const bool transposed : {false, true}) {
+    ExpectMatchesDouble({300, 801, 40, kHalf, kHalf, kFloat, transposed, transposed, false, true}, OnThreePoolThreads);
+    ExpectMatchesDouble({5, 1601, 40, kHalf, kHalf, kFloat, transposed, !transposed, false, false}, SerialMatmul);
+  }
+}
+
 // The primitive takes every type in the same way, so its shapes, strides, bias and sum can be checked in fp32 anywhere.
 TEST(MatmulTest, PrimitiveInFloat) {
   constexpr DType kFloat = DType::kF32;
