@@ -1,9 +1,13 @@
 // Causal self-attention (ops.h) without a (T,T) matrix, after FlashAttention (Dao et al. 2022).
 //
 // One task is one head of one sequence; in the backward, all query heads that share a head of keys and values. A task
-// copies the head's queries, keys and values into fp32 scratch, then walks tiles of kRows queries. A tile sees the keys
-// up to its own last row, so no more than its scores (kRows x keys) are held at a time, and the softmax of a row is
-// computed at once. The backward computes the probabilities again from logsumexp.
+// walks tiles of queries. A tile sees the keys up to its own last row, so no more than its scores (rows x keys) are
+// held at a time, and the softmax of a row is computed at once. The backward computes the probabilities again from
+// logsumexp.
+//
+// Sums and softmax are fp32. On AMX, bf16 tensors are multiplied where they are, with probabilities and the scores'
+// gradients rounded to bf16, as FlashAttention does on GPUs. Elsewhere a task copies its head's queries, keys and
+// values as fp32, which is as fast for products so small.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -13,43 +17,60 @@
 #include "worker/device/cpu/cpu_stream.h"
 #include "worker/device/cpu/kernels.h"
 #include "worker/device/cpu/matmul.h"
+#include "worker/device/cpu/matmul_primitive.h"
 
 namespace zerofleet::device {
 namespace {
 
-constexpr int64_t kRows = 64;         // queries per tile
 constexpr int64_t kAlignFloats = 16;  // scratch parts start on a cache line
 
-// One thread's part of the scratch, in floats. Only the backward uses the last four.
+bool IsRounded(DType dtype) { return dtype == DType::kBF16 && HasAmx(); }
+
+// Queries per tile. On AMX a product first reorders its keys, which more rows make worth while.
+int64_t TileRows(bool rounded) { return rounded ? 128 : 64; }
+
+// One thread's part of the scratch. Some are not used: q, k and v if operands are rounded, the last two if they are
+// not; and all from `dk` on but `probabilities` in the forward.
 struct Scratch {
-  float *q, *k, *v;       // (T,D)
-  float *scores, *out;    // (kRows,T), (kRows,D)
-  float *dk, *dv;         // (T,D)
-  float *dscores, *dout;  // (kRows,T), (kRows,D)
+  float *q, *k, *v;                       // (T,D)
+  float *scores, *out;                    // (rows,T), (rows,D)
+  float *dk, *dv;                         // (T,D)
+  float *dscores, *dout;                  // (rows,T), (rows,D)
+  BF16 *probabilities, *score_gradients;  // (rows,T)
 };
 
 // Sizes of the parts in floats: a head's (T,D), a tile's scores, and a tile's rows.
 struct ScratchSizes {
-  int64_t head, tile, rows;
-  explicit ScratchSizes(const AttentionShape& s)
+  int64_t copied, head, tile, rows, rounded;
+  ScratchSizes(const AttentionShape& s, bool is_rounded)
       : head(RoundUp(s.time * s.head_size, kAlignFloats)),
-        tile(kRows * RoundUp(s.time, kAlignFloats)),
-        rows(kRows * RoundUp(s.head_size, kAlignFloats)) {}
-  int64_t thread() const { return 5 * head + 2 * tile + 2 * rows; }
+        tile(TileRows(is_rounded) * RoundUp(s.time, kAlignFloats)),
+        rows(TileRows(is_rounded) * RoundUp(s.head_size, kAlignFloats)) {
+    copied = is_rounded ? 0 : head;
+    rounded = is_rounded ? tile / 2 : 0;
+  }
+  int64_t thread() const { return 3 * copied + 2 * head + 2 * tile + 2 * rows + 2 * rounded; }
 };
 
-Scratch ScratchOf(const AttentionShape& shape, void* scratch, int thread) {
-  const ScratchSizes sizes(shape);
+Scratch ScratchOf(const AttentionShape& shape, bool rounded, void* scratch, int thread) {
+  const ScratchSizes sizes(shape, rounded);
   float* at = static_cast<float*>(scratch) + thread * sizes.thread();
   const auto take = [&](int64_t floats) { return std::exchange(at, at + floats); };
   Scratch s;
-  for (float** head : {&s.q, &s.k, &s.v, &s.dk, &s.dv}) *head = take(sizes.head);
+  for (float** copy : {&s.q, &s.k, &s.v}) *copy = take(sizes.copied);
+  for (float** head : {&s.dk, &s.dv}) *head = take(sizes.head);
   for (float** tile : {&s.scores, &s.dscores}) *tile = take(sizes.tile);
   for (float** rows : {&s.out, &s.dout}) *rows = take(sizes.rows);
+  for (BF16** tile : {&s.probabilities, &s.score_gradients}) *tile = reinterpret_cast<BF16*>(take(sizes.rounded));
   return s;
 }
 
 Matrix Dense(float* data, int64_t stride, bool transposed = false) { return {{data, DType::kF32}, stride, transposed}; }
+
+Matrix Transposed(Matrix matrix) {
+  matrix.transposed = !matrix.transposed;
+  return matrix;
+}
 
 // These copy `rows` rows of D elements, `stride` apart, to contiguous fp32 and back.
 void Gather(int64_t rows, int64_t head_size, Tensor from, int64_t stride, float* to) {
@@ -66,10 +87,11 @@ void Scatter(int64_t rows, int64_t head_size, float* from, Tensor to, int64_t st
 // One head of one sequence, and its place in the op's tensors.
 class Head {
  public:
-  Head(const AttentionShape& of, int64_t in_sequence, int64_t number)
-      : shape(of), sequence(in_sequence), head(number) {}
+  Head(const AttentionShape& of, Tensor qkv, int64_t in_sequence, int64_t number)
+      : shape(of), rounded(IsRounded(qkv.dtype)), sequence(in_sequence), head(number), qkv_(qkv) {}
 
   const AttentionShape& shape;
+  const bool rounded;
   const int64_t sequence, head;
 
   int64_t width() const { return shape.heads * shape.head_size; }
@@ -82,28 +104,54 @@ class Head {
   int64_t k_at() const { return At(shape.heads + group()); }
   int64_t v_at() const { return At(shape.heads + shape.kv_heads + group()); }
 
-  void LoadQueries(Tensor qkv, const Scratch& s) const { Load(qkv, q_at(), s.q); }
-  void LoadKeysValues(Tensor qkv, const Scratch& s) const {
-    Load(qkv, k_at(), s.k);
-    Load(qkv, v_at(), s.v);
+  // What the products read: rows of D elements, from token `first` on. Copies are made by Load.
+  Matrix Queries(const Scratch& s, int64_t first) const { return Operand(q_at(), first, s.q); }
+  Matrix Keys(const Scratch& s) const { return Operand(k_at(), 0, s.k); }
+  Matrix Values(const Scratch& s) const { return Operand(v_at(), 0, s.v); }
+  void LoadQueries(const Scratch& s) const { Load(q_at(), s.q); }
+  void LoadKeysValues(const Scratch& s) const {
+    Load(k_at(), s.k);
+    Load(v_at(), s.v);
   }
 
  private:
   int64_t group() const { return head / (shape.heads / shape.kv_heads); }
   int64_t At(int64_t section) const { return sequence * shape.time * shape.columns() + section * shape.head_size; }
-  void Load(Tensor qkv, int64_t at, float* to) const {
-    Gather(shape.time, shape.head_size, qkv.Offset(at), shape.columns(), to);
+  Matrix Operand(int64_t at, int64_t first, float* copy) const {
+    return rounded ? Matrix{qkv_.Offset(at + first * shape.columns()), shape.columns()}
+                   : Dense(copy + first * shape.head_size, shape.head_size);
   }
+  void Load(int64_t at, float* to) const {
+    if (!rounded) Gather(shape.time, shape.head_size, qkv_.Offset(at), shape.columns(), to);
+  }
+
+  const Tensor qkv_;
 };
+
+// A tile's scores or their gradient as an operand: itself, or rounded into `to`.
+Matrix TileOperand(const Head& head, int64_t rows, int64_t keys, float* from, BF16* to) {
+  if (!head.rounded) return Dense(from, keys);
+  const Tensor rounded = {to, DType::kBF16};
+  kernels::Convert(rows * keys, {from, DType::kF32}, rounded);
+  return {rounded, keys};
+}
+
+// Computes `rows` rows of D elements of `to`, which are `stride` apart: p's product, whose c may be a copy in `copy`.
+absl::Status RowsProduct(const Head& head, MatmulArguments p, float* copy, Tensor to, int64_t stride) {
+  p.n = head.shape.head_size;
+  p.c = head.rounded ? Matrix{to, stride} : Dense(copy, p.n);
+  const absl::Status status = SerialMatmul(p);
+  if (!head.rounded) Scatter(p.m, p.n, copy, to, stride);
+  return status;
+}
 
 // scores(rows, keys) = q k^T for the tile of queries that starts at `first`.
 absl::Status TileScores(const Head& head, const Scratch& s, int64_t first, int64_t rows, int64_t keys) {
-  const int64_t d = head.shape.head_size;
   return SerialMatmul({.m = rows,
                        .n = keys,
-                       .k = d,
-                       .a = Dense(s.q + first * d, d),
-                       .b = Dense(s.k, d, true),
+                       .k = head.shape.head_size,
+                       .a = head.Queries(s, first),
+                       .b = Transposed(head.Keys(s)),
                        .c = Dense(s.scores, keys)});
 }
 
@@ -116,12 +164,12 @@ Seen SeenFrom(const Head& head, const int32_t* starts, int64_t at) {
 }
 
 absl::Status ForwardHead(const Head& head, const Scratch& s, const AttentionForwardArguments& p) {
-  const int64_t time = head.shape.time, d = head.shape.head_size;
-  head.LoadQueries(p.qkv, s);
-  head.LoadKeysValues(p.qkv, s);
+  const int64_t time = head.shape.time, tile = TileRows(head.rounded);
+  head.LoadQueries(s);
+  head.LoadKeysValues(s);
   absl::Status status;
-  for (int64_t first = 0; first < time; first += kRows) {
-    const int64_t rows = std::min(kRows, time - first), keys = first + rows;
+  for (int64_t first = 0; first < time; first += tile) {
+    const int64_t rows = std::min(tile, time - first), keys = first + rows;
     status.Update(TileScores(head, s, first, rows, keys));
     for (int64_t r = 0; r < rows; ++r) {
       float* const row = s.scores + r * keys;
@@ -131,9 +179,9 @@ absl::Status ForwardHead(const Head& head, const Scratch& s, const AttentionForw
       std::fill(row, row + seen.first, 0.0f);
       std::fill(row + seen.end, row + keys, 0.0f);
     }
-    status.Update(SerialMatmul(
-        {.m = rows, .n = d, .k = keys, .a = Dense(s.scores, keys), .b = Dense(s.v, d), .c = Dense(s.out, d)}));
-    Scatter(rows, d, s.out, p.out.Offset(head.out_at() + first * head.width()), head.width());
+    const Matrix probabilities = TileOperand(head, rows, keys, s.scores, s.probabilities);
+    status.Update(RowsProduct(head, {.m = rows, .k = keys, .a = probabilities, .b = head.Values(s)}, s.out,
+                              p.out.Offset(head.out_at() + first * head.width()), head.width()));
   }
   return status;
 }
@@ -159,31 +207,34 @@ void TileGradient(const Head& head, const Scratch& s, int64_t first, int64_t row
 absl::Status BackwardTile(const Head& head, const Scratch& s, int64_t first, int64_t rows,
                           const AttentionBackwardArguments& p) {
   const int64_t d = head.shape.head_size, width = head.width(), keys = first + rows;
+  const Tensor dout = p.dout.Offset(head.out_at() + first * width);
   Gather(rows, d, p.out.Offset(head.out_at() + first * width), width, s.out);
-  Gather(rows, d, p.dout.Offset(head.out_at() + first * width), width, s.dout);
+  Gather(rows, d, dout, width, s.dout);
+  const Matrix dout_rows = head.rounded ? Matrix{dout, width} : Dense(s.dout, d);
   absl::Status status = TileScores(head, s, first, rows, keys);
   status.Update(SerialMatmul(
-      {.m = rows, .n = keys, .k = d, .a = Dense(s.dout, d), .b = Dense(s.v, d, true), .c = Dense(s.dscores, keys)}));
+      {.m = rows, .n = keys, .k = d, .a = dout_rows, .b = Transposed(head.Values(s)), .c = Dense(s.dscores, keys)}));
   TileGradient(head, s, first, rows, p.logsumexp, p.starts);
+  const Matrix probabilities = TileOperand(head, rows, keys, s.scores, s.probabilities),
+               gradients = TileOperand(head, rows, keys, s.dscores, s.score_gradients);
   status.Update(SerialMatmul({.m = keys,
                               .n = d,
                               .k = rows,
-                              .a = Dense(s.scores, keys, true),
-                              .b = Dense(s.dout, d),
+                              .a = Transposed(probabilities),
+                              .b = dout_rows,
                               .c = Dense(s.dv, d),
                               .accumulate = true}));
   status.Update(SerialMatmul({.m = keys,
                               .n = d,
                               .k = rows,
-                              .a = Dense(s.dscores, keys, true),
-                              .b = Dense(s.q + first * d, d),
+                              .a = Transposed(gradients),
+                              .b = head.Queries(s, first),
                               .c = Dense(s.dk, d),
                               .accumulate = true}));
   // out is no longer needed: its place takes the tile's dq.
-  status.Update(SerialMatmul(
-      {.m = rows, .n = d, .k = keys, .a = Dense(s.dscores, keys), .b = Dense(s.k, d), .c = Dense(s.out, d)}));
   const int64_t columns = head.shape.columns();
-  Scatter(rows, d, s.out, p.dqkv.Offset(head.q_at() + first * columns), columns);
+  status.Update(RowsProduct(head, {.m = rows, .k = keys, .a = gradients, .b = head.Keys(s)}, s.out,
+                            p.dqkv.Offset(head.q_at() + first * columns), columns));
   return status;
 }
 
@@ -191,15 +242,16 @@ absl::Status BackwardTile(const Head& head, const Scratch& s, int64_t first, int
 absl::Status BackwardGroup(const AttentionShape& shape, int64_t sequence, int64_t group, const Scratch& s,
                            const AttentionBackwardArguments& p) {
   const int64_t time = shape.time, d = shape.head_size, heads = shape.heads / shape.kv_heads;
-  const Head first_head(shape, sequence, group * heads);
-  first_head.LoadKeysValues(p.qkv, s);
+  const Head first_head(shape, p.qkv, sequence, group * heads);
+  const int64_t tile = TileRows(first_head.rounded);
+  first_head.LoadKeysValues(s);
   for (float* gradient : {s.dk, s.dv}) std::fill(gradient, gradient + time * d, 0.0f);
   absl::Status status;
   for (int64_t index = 0; index < heads; ++index) {
-    const Head head(shape, sequence, group * heads + index);
-    head.LoadQueries(p.qkv, s);
-    for (int64_t first = 0; first < time; first += kRows) {
-      status.Update(BackwardTile(head, s, first, std::min(kRows, time - first), p));
+    const Head head(shape, p.qkv, sequence, group * heads + index);
+    head.LoadQueries(s);
+    for (int64_t first = 0; first < time; first += tile) {
+      status.Update(BackwardTile(head, s, first, std::min(tile, time - first), p));
     }
   }
   Scatter(time, d, s.dk, p.dqkv.Offset(first_head.k_at()), shape.columns());
@@ -211,20 +263,23 @@ absl::Status BackwardGroup(const AttentionShape& shape, int64_t sequence, int64_
 
 void CpuOps::AttentionForward(Stream& stream, const AttentionForwardArguments& p) {
   pool_.Run(p.shape.batch * p.shape.heads, [&](int64_t index, int thread) {
-    const Head head(p.shape, index / p.shape.heads, index % p.shape.heads);
-    static_cast<CpuStream&>(stream).Keep(ForwardHead(head, ScratchOf(p.shape, p.scratch, thread), p));
+    const Head head(p.shape, p.qkv, index / p.shape.heads, index % p.shape.heads);
+    static_cast<CpuStream&>(stream).Keep(ForwardHead(head, ScratchOf(p.shape, head.rounded, p.scratch, thread), p));
   });
 }
 
 void CpuOps::AttentionBackward(Stream& stream, const AttentionBackwardArguments& p) {
   pool_.Run(p.shape.batch * p.shape.kv_heads, [&](int64_t index, int thread) {
     static_cast<CpuStream&>(stream).Keep(BackwardGroup(p.shape, index / p.shape.kv_heads, index % p.shape.kv_heads,
-                                                       ScratchOf(p.shape, p.scratch, thread), p));
+                                                       ScratchOf(p.shape, IsRounded(p.qkv.dtype), p.scratch, thread),
+                                                       p));
   });
 }
 
 int64_t CpuOps::AttentionScratchBytes(const AttentionShape& shape) const {
-  return pool_.threads() * ScratchSizes(shape).thread() * static_cast<int64_t>(sizeof(float));
+  int64_t floats = ScratchSizes(shape, false).thread();
+  if (HasAmx()) floats = std::max(floats, ScratchSizes(shape, true).thread());
+  return pool_.threads() * floats * static_cast<int64_t>(sizeof(float));
 }
 
 }  // namespace zerofleet::device

@@ -102,6 +102,8 @@ bool HasBF16Instructions() {
   return has;
 }
 
+bool HasAmx() { return HasBF16Instructions() && dnnl::get_effective_cpu_isa() == dnnl::cpu_isa::avx512_core_amx; }
+
 absl::Status PrimitiveMatmul(const MatmulArguments& arguments) {
   thread_local std::map<Key, std::unique_ptr<Product>> products;
   thread_local dnnl::stream stream(Engine());
