@@ -8,8 +8,10 @@
 #include "cli/commands/command_line.h"
 #include "cli/launcher/parent_death.h"
 #include "cli/launcher/standard_descriptors.h"
+#include "cli/launcher/stop_signals.h"
 
 int main(int argc, char** argv) {
+  zerofleet::cli::ReleaseHangup();
   zerofleet::cli::SecureStandardDescriptors();
   // Debian's Abseil looks for deadlock cycles whenever a lock is taken, gRPC's included. Tests keep that check; a run
   // need not pay for it.

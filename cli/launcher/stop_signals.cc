@@ -15,21 +15,24 @@
 namespace zerofleet::cli {
 namespace {
 
-bool hangup_ignored_at_start = false;
+bool hangup_ignored_at_start = false, hangup_held = false;
 
 // A shared library may not have this section, and so neither may the Python package's, which asks Python instead
 // (python/src/core.cc).
 #if !defined(__PIC__) || defined(__PIE__)
-// Notes the disposition of SIGHUP that this process was started with. The constructor of UCX's library takes the signal
-// for its debugger, so this must run before the constructors of libraries. It calls the kernel directly, since
-// sanitizers are not initialised at that time either.
-__attribute__((no_sanitize("address", "thread", "undefined"))) void NoteHangup(int, char**, char**) {
+// Notes the disposition of SIGHUP that this process was started with, and blocks the signal until ReleaseHangup. The
+// constructor of UCX's library takes the signal for its debugger, so this must run before the constructors of
+// libraries. It calls the kernel directly, since sanitizers are not initialised at that time either.
+__attribute__((no_sanitize("address", "thread", "undefined"))) void HoldHangup(int, char**, char**) {
   uintptr_t action[8] = {};  // the kernel's struct; the handler comes first
   if (syscall(SYS_rt_sigaction, SIGHUP, nullptr, action, 8) != 0) return;
   hangup_ignored_at_start = action[0] == reinterpret_cast<uintptr_t>(SIG_IGN);
+  const uint64_t hangup = uint64_t{1} << (SIGHUP - 1);
+  uint64_t before = 0;
+  hangup_held = syscall(SYS_rt_sigprocmask, SIG_BLOCK, &hangup, &before, 8) == 0 && (before & hangup) == 0;
 }
 using Early = void (*)(int, char**, char**);
-__attribute__((section(".preinit_array"), used)) const Early kNoteHangup = &NoteHangup;
+__attribute__((section(".preinit_array"), used)) const Early kHoldHangup = &HoldHangup;
 #endif
 
 bool HangupIsIgnored() {
@@ -43,6 +46,16 @@ bool HangupIsIgnored() {
 std::string SignalName(int signal) {
   const char* name = sigabbrev_np(signal);
   return name == nullptr ? "signal " + std::to_string(signal) : std::string("SIG") + name;
+}
+
+void ReleaseHangup() {
+  if (!hangup_held) return;
+  hangup_held = false;
+  signal(SIGHUP, hangup_ignored_at_start ? SIG_IGN : SIG_DFL);
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGHUP);
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
 }
 
 int StopExitCode(int signal) { return ExitCode(StoppedBySignal(signal, "")); }

@@ -19,6 +19,10 @@ std::string SignalName(int signal);
 // The exit code of a process that `signal` stopped: 130 for SIGINT, else 143.
 int StopExitCode(int signal);
 
+// Gives SIGHUP back the effect that it had when this process was started, also on one that has arrived meanwhile: a
+// library took the signal before main. To be called first of all in main.
+void ReleaseHangup();
+
 // Blocks the three signals in the calling thread and in threads that it starts later. To be created before any thread.
 class StopSignals {
  public:

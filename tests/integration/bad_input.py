@@ -145,12 +145,13 @@ class BadInput(fleet.FleetTest):
         self.assert_nothing_left()
 
     def test_signals_before_the_run(self):
-        for each in (signal.SIGINT, signal.SIGQUIT):  # a shell's "&" leaves them ignored, which children inherit
+        # A shell's "&" leaves the first two ignored, and nohup the third, which children inherit.
+        for each in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
             if signal.getsignal(each) == signal.SIG_IGN:
                 self.addCleanup(signal.signal, each, signal.SIG_IGN)
                 signal.signal(each, signal.SIG_DFL)
-        for delay in (0, 0.005, 0.02, 0.05):
-            for sent, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGQUIT, None)):
+        for delay in (0, 0.005, 0.012, 0.02, 0.05):
+            for sent, code in ((signal.SIGTERM, 143), (signal.SIGHUP, 143), (signal.SIGINT, 130), (signal.SIGQUIT, None)):
                 process = self.start("train", self.write_config(self.config(steps=100000)), "--resume", "auto")
                 time.sleep(delay)  # a random moment; the command must end well at every one
                 process.send_signal(sent)
