@@ -13,6 +13,7 @@ LOAD_WORD, JUMP_IF_EQUAL, JUMP_IF_GREATER_OR_EQUAL, RETURN = 0x20, 0x15, 0x35, 0
 RANDOM = 0xFFFFF038  # the offset of the kernel's random number: SKF_AD_OFF + SKF_AD_RANDOM
 DESTINATION = 14 + 16  # the offset of the IPv4 destination, behind the Ethernet header
 PASS, DROP = 0, 2  # TC_ACT_OK, TC_ACT_SHOT
+COUNTS = ["ss", "--tcp", "--info", "--numeric", "--oneline", "--no-header"]  # of each connection, on a line
 
 
 def ip(*arguments):
@@ -71,10 +72,15 @@ class Network:
         return ["ip", "netns", "exec", self.names[node]]
 
     def sent_bytes(self, node):
-        """The bytes that have left the node so far, by its interface's count."""
-        lines = ip("-n", self.names[node], "-s", "link", "show", "eth0").splitlines()
-        transmitted = next(i for i, line in enumerate(lines) if re.match(r"\s*TX:", line))
-        return int(lines[transmitted + 1].split()[0])
+        """The bytes that the node's open TCP connections to other nodes have sent so far, by the kernel's count: of the streams, so
+        without headers, acknowledgments and what was sent again."""
+        sent = 0
+        for connection in ip("netns", "exec", self.names[node], *COUNTS).splitlines():
+            peer = connection.split()[4].rsplit(":", 1)[0].strip("[]").removeprefix("::ffff:")
+            if peer != self.address(node):
+                counts = dict(re.findall(r"\b(bytes_sent|bytes_retrans):(\d+)", connection))
+                sent += int(counts.get("bytes_sent", 0)) - int(counts.get("bytes_retrans", 0))
+        return sent
 
     # --- faults; `heal` ends them all
 

@@ -12,8 +12,8 @@ from network import Network, ip, why_not
 
 RANK = pathlib.Path(fleet.BINARY).parent / "worker" / "collective" / "collective_rank"
 ELEMENTS = 3_000_001  # bf16 elements, of collective_rank's scenario "counts"
-# Headers and acknowledgments are added to what is sent, and vary with how the kernel cuts a stream.
-TOLERANCE = 0.05
+# UCX's own headers are added, and the barrier's messages.
+TOLERANCE = 0.005
 
 
 class TeamsAcrossNodes(fleet.FleetTest):
@@ -24,7 +24,7 @@ class TeamsAcrossNodes(fleet.FleetTest):
             self.skipTest(f"SKIPPED: {reason}")
 
     def measure(self, teams, team, in_teams):
-        """The bytes that left each node, [[in the reduce-scatter, in the all-gather] of node 0, ...]: as the kernel counts
+        """The bytes that each node sent to others, [[in the reduce-scatter, in the all-gather] of node 0, ...]: as the kernel counts
         them, and as the ranks do."""
         world = teams * team
         nodes = ",".join(str(rank // team) for rank in range(world))
