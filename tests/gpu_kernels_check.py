@@ -39,7 +39,8 @@ SUMMED = ("ldg128", "stg128", "local", "ffma")
 
 # Kernels that read and write whole vectors where the addresses allow, or read them; and kernels of the reductions, which only add.
 MOVES_VECTORS = ("MapKernel TensorSource", "MapKernel SumSource", "MapKernel ContributionsSource", "MapKernel PaddedSource",
-                 "MapKernel GroupCopySource", "MapKernel GroupSumSource", "UpdateKernel AdamWRule", "UpdateKernel SgdRule")
+                 "MapKernel AssignedSource", "MapKernel GroupCopySource", "MapKernel GroupSumSource", "UpdateKernel AdamWRule",
+                 "UpdateKernel SgdRule")
 READS_VECTORS = ("SumSquaresKernel", "SumSquaresExactlyKernel")
 # A cosine's reduction of large arguments keeps an array in local memory; weights are drawn once, before the first step. A sum without
 # rounding is an array of limbs: one for 32 elements of a gradient, once a step.

@@ -510,9 +510,13 @@ constexpr char kRecord[] =
     "model:\n"
     "  torch: 'finetune:build'\n"
     "  foreign: {\"units\": [{\"name\": \"root\", \"tensors\": [{\"name\": \"1\", \"shape\": [3, 2], \"decay\": "
-    "true}]}],\n"
+    "true}]},\n"
+    "    {\"name\": \"(buffers)\", \"tensors\": [{\"name\": \"2\", \"shape\": [8], \"buffer\": {\"dtype\": \"F32\", "
+    "\"shape\": "
+    "[2]}}]}],\n"
     "    \"training\": [{\"what\": \"ACQUIRE\", \"unit\": 0}, {\"what\": \"GRADIENT\", \"unit\": 0},\n"
-    "      {\"what\": \"DELIVER\", \"unit\": 0}, {\"what\": \"RELEASE\", \"unit\": 0}],\n"
+    "      {\"what\": \"DELIVER\", \"unit\": 0}, {\"what\": \"RELEASE\", \"unit\": 0},\n"
+    "      {\"what\": \"GRADIENT\", \"unit\": 1}, {\"what\": \"DELIVER\", \"unit\": 1}],\n"
     "    \"evaluation\": [], \"flops_per_sample\": 1.5e3, \"config_json\": \"{\\n}\\n\"}\n"
     "data: {samples: 100}\nprecision: fp32\ninit_from: start\n";
 
@@ -532,6 +536,7 @@ TEST(TorchConfig, TheRecordIsReadAndWrittenAgain) {
   ASSERT_TRUE(ReadConfigText(kRecord, draft).ok());
   const v1::ForeignModel& foreign = draft.config.model().foreign();
   EXPECT_EQ(foreign.units(0).tensors(0).name(), "1");  // quoted in the JSON, so it stays a string
+  EXPECT_EQ(foreign.units(1).tensors(0).buffer().dtype(), "F32");
   EXPECT_EQ(foreign.flops_per_sample(), 1500);
   EXPECT_EQ(foreign.training(2).what(), v1::ForeignEvent::DELIVER);
   EXPECT_EQ(foreign.config_json(), "{\n}\n");

@@ -1,7 +1,9 @@
 // Checkpoints of a PyTorch module: written from safetensors, verified, exported and compared without Python.
+#include <cstring>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "gmock/gmock.h"
 #include "worker/checkpoint/gguf_export.h"
@@ -61,6 +63,48 @@ TEST_F(ForeignCheckpointTest, IsWrittenVerifiedAndExported) {
   const std::string contents = Contents(Path("hf/model.safetensors"));
   const float* const values = reinterpret_cast<const float*>(contents.data() + header.data_begin);
   for (int i = 0; i < 24; ++i) EXPECT_EQ(values[i], static_cast<float>(i));
+}
+
+// Elements of 8 bytes come first in the export, and then those of 4, so that each is aligned.
+TEST_F(ForeignCheckpointTest, BuffersAreExportedInTheirOwnTypes) {
+  const std::vector<SafetensorsTensor> stored = {
+      module_[0], module_[1], module_[2], {"steps", "F32", {8}}, {"means", "F32", {12}}};
+  WriteWeights(stored);  // the bytes of the buffers are 24, 25, 26, ...
+  v1::Config config = Config();
+  *config.mutable_model() = model::BufferedForeignConfig();
+  const absl::Status imported = ImportModel(Path("weights"), Path("step-00000000"), config, {"1.2.3", 77});
+  ASSERT_TRUE(imported.ok()) << imported;
+  ASSERT_TRUE(ExportHuggingFace(Path("step-00000000"), Path("hf"), device::DType::kBF16).ok());
+  const SafetensorsHeader header = ReadSafetensorsHeader(Path("hf/model.safetensors")).value();
+  ASSERT_EQ(header.tensors.size(), 5u);
+  EXPECT_EQ(header.tensors[0].name + header.tensors[0].dtype, "stepsI64");
+  EXPECT_TRUE(header.tensors[0].shape.empty());
+  EXPECT_EQ(header.tensors[1].name + header.tensors[1].dtype, "meansF32");
+  EXPECT_EQ(header.tensors[1].shape, std::vector<int64_t>{3});
+  EXPECT_EQ(header.tensors[2].name + header.tensors[2].dtype, "scaleBF16");
+  const std::string contents = Contents(Path("hf/model.safetensors"));
+  for (int64_t i = 0; i < model::TestBuffers::kBytes; ++i) EXPECT_EQ(contents[header.data_begin + i], 24 + i);
+}
+
+TEST_F(ForeignCheckpointTest, AByteThatIsNoneIsNotExported) {
+  for (const float wrong : {-1.0f, 0.5f, 256.0f}) {
+    std::vector<SafetensorsTensor> stored = module_;
+    stored[3] = {"steps", "F32", {8}};
+    stored.push_back({"means", "F32", {12}});
+    WriteWeights(stored);
+    std::string file = Contents(Path("weights/model.safetensors"));
+    std::memcpy(file.data() + file.size() - sizeof wrong, &wrong, sizeof wrong);
+    Overwrite(Path("weights/model.safetensors"), file);
+    v1::Config config = Config();
+    *config.mutable_model() = model::BufferedForeignConfig();
+    const std::string step_dir = Path(absl::StrCat("of", wrong, "/step-00000000"));
+    ASSERT_TRUE(CreateDirectories(Path(absl::StrCat("of", wrong))).ok());
+    ASSERT_TRUE(ImportModel(Path("weights"), step_dir, config, {"1.2.3", 77}).ok());
+    const std::string out = Path(absl::StrCat("out", wrong));
+    EXPECT_EQ(std::string(ExportHuggingFace(step_dir, out).message()),
+              absl::StrCat("buffer 'means': byte 11 is ", wrong));
+    EXPECT_FALSE(IsThere(out).value());
+  }
 }
 
 TEST_F(ForeignCheckpointTest, NamesWhatIsMissingOrUnknown) {

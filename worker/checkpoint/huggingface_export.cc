@@ -1,4 +1,5 @@
 // A committed checkpoint as model.safetensors and config.json; see huggingface.h.
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,6 +25,17 @@
 namespace zerofleet::checkpoint {
 namespace {
 
+// The buffers that are among a module's tensors, by name.
+std::map<std::string, v1::ForeignBuffer> BuffersOf(const v1::ForeignModel& foreign) {
+  std::map<std::string, v1::ForeignBuffer> buffers;
+  for (const v1::ForeignUnit& unit : foreign.units()) {
+    for (const v1::ForeignTensor& tensor : unit.tensors()) {
+      if (tensor.has_buffer()) buffers[tensor.name()] = tensor.buffer();
+    }
+  }
+  return buffers;
+}
+
 // Writes model.safetensors. The tensors of a checkpoint and of the table are the same, in the same order
 // (ValidateManifest).
 absl::Status WriteSafetensors(const std::string& path, bool transposes, const model::ModelSpec& spec,
@@ -31,7 +43,13 @@ absl::Status WriteSafetensors(const std::string& path, bool transposes, const mo
                               WeightsOf which) {
   ZF_CHECK(manifest.tensors_size() == static_cast<int>(spec.tensors().size()));
   SafetensorsFile file(dtype);
+  const std::map<std::string, v1::ForeignBuffer> buffers = BuffersOf(manifest.config().model().foreign());
   for (const v1::TensorEntry& entry : manifest.tensors()) {
+    const auto buffer = buffers.find(entry.name());
+    if (buffer != buffers.end()) {
+      file.AddBuffer(entry, buffer->second);
+      continue;
+    }
     if (IsAdapter(entry.name())) continue;  // merged into its weight; adapters come behind all others
     file.Add(entry, entry.name(), transposes && spec.tensors()[file.size()].projects);
   }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <utility>
 
@@ -43,7 +44,19 @@ int64_t PutElements(const PlacedWeight& weight, int64_t first, std::span<const f
   return -1;
 }
 
+absl::Status PutBytes(const PlacedWeight& weight, int64_t first, std::span<const float> values, std::byte* file) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (!(values[i] >= 0 && values[i] <= 255 && values[i] == std::floor(values[i]))) {
+      return absl::DataLossError(
+          absl::StrCat("buffer '", weight.name, "': byte ", first + static_cast<int64_t>(i), " is ", values[i]));
+    }
+    file[weight.at + first + static_cast<int64_t>(i)] = static_cast<std::byte>(values[i]);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status PutValues(const PlacedWeight& weight, int64_t first, std::span<const float> values, std::byte* file) {
+  if (weight.bytes) return PutBytes(weight, first, values, file);
   int64_t odd = -1;
   switch (weight.dtype) {
     case device::DType::kF32: odd = PutElements<float>(weight, first, values, file); break;
@@ -115,13 +128,35 @@ void SafetensorsFile::Add(const v1::TensorEntry& entry, const std::string& name,
   tensors_.push_back(std::move(tensor));
 }
 
+void SafetensorsFile::AddBuffer(const v1::TensorEntry& entry, const v1::ForeignBuffer& buffer) {
+  weights_.push_back({.name = entry.name(),
+                      .flat_begin = entry.flat_begin(),
+                      .flat_end = entry.flat_end(),
+                      .columns = entry.flat_end() - entry.flat_begin(),
+                      .dtype = dtype_,
+                      .order = ElementOrder::kOurs,
+                      .head_size = 0,
+                      .at = 0,
+                      .bytes = true});
+  tensors_.push_back(
+      {.name = entry.name(), .dtype = buffer.dtype(), .shape = {buffer.shape().begin(), buffer.shape().end()}});
+}
+
+// The widest elements come first, so that each tensor's data are aligned to them.
 absl::Status SafetensorsFile::Write(const std::string& path, const std::string& step_dir,
                                     const v1::CheckpointManifest& manifest, WeightsOf which) {
-  const std::string header = EncodeSafetensorsHeader(tensors_);
+  std::vector<size_t> order(tensors_.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return SafetensorsBytes(tensors_[a].dtype, {}) > SafetensorsBytes(tensors_[b].dtype, {});
+  });
+  std::vector<SafetensorsTensor> stored;
+  for (const size_t i : order) stored.push_back(tensors_[i]);
+  const std::string header = EncodeSafetensorsHeader(stored);
   auto bytes = static_cast<int64_t>(header.size());
-  for (PlacedWeight& weight : weights_) {
-    weight.at = bytes;
-    bytes += (weight.flat_end - weight.flat_begin) * device::DTypeBytes(dtype_);
+  for (const size_t i : order) {
+    weights_[i].at = bytes;
+    bytes += weights_[i].StoredBytes();
   }
   return WriteWeightFile(path, header, bytes, weights_, step_dir, manifest, which);
 }

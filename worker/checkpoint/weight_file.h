@@ -28,25 +28,29 @@ struct PlacedWeight {
   int64_t columns;               // columns of the matrix
   device::DType dtype;
   ElementOrder order;
-  int64_t head_size;  // rows of a head; for kInterleaved
-  int64_t at;         // offset in the file, in bytes
+  int64_t head_size;   // rows of a head; for kInterleaved
+  int64_t at;          // offset in the file, in bytes
+  bool bytes = false;  // the elements are bytes, and are stored as such
+  int64_t StoredBytes() const { return (flat_end - flat_begin) * (bytes ? 1 : device::DTypeBytes(dtype)); }
 };
 
 // Writes `path`, which must not exist: `header`, then `weights`, in flat order, which must end within `bytes`; bytes
 // that belong to neither are zero. Low-rank adapters are merged into the weights they belong to. Every byte of the
 // checkpoint `step_dir` is checked on the way. InvalidArgument, naming tensor and element, for a weight beyond its
-// type's range; on an error no file is left.
+// type's range, and DataLoss for a byte that is none; on an error no file is left.
 absl::Status WriteWeightFile(const std::string& path, std::string_view header, int64_t bytes,
                              const std::vector<PlacedWeight>& weights, const std::string& step_dir,
                              const v1::CheckpointManifest& manifest, WeightsOf which);
 
-// A safetensors file to be written, of tensors of one type.
+// A safetensors file to be written, of tensors of one type, and buffers.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(device::DType dtype) : dtype_(dtype) {}
 
   // Adds a checkpoint's tensor under this name, with its columns first if `transposed`. In flat order.
   void Add(const v1::TensorEntry& entry, const std::string& name, bool transposed);
+  // Adds a tensor that has the bytes of a module's buffer.
+  void AddBuffer(const v1::TensorEntry& entry, const v1::ForeignBuffer& buffer);
   size_t size() const { return weights_.size(); }
   // Errors as from WriteWeightFile.
   absl::Status Write(const std::string& path, const std::string& step_dir, const v1::CheckpointManifest& manifest,

@@ -203,6 +203,13 @@ struct SgdArguments {
   Tensor parameter;
 };
 
+struct AssignArguments {
+  int64_t count;
+  const StepControl* control;
+  Tensor from;  // fp32 or the compute type
+  float* to;
+};
+
 // The vectors are in memory that the host can read.
 struct AverageArguments {
   int64_t count;

@@ -122,6 +122,8 @@ class Ops {
   // where a segment decays, weight_decay * master is added to the clipped gradient (L2, coupled); momentum = momentum *
   // factor + gradient; master -= learning rate * momentum.
   virtual void Sgd(Stream&, const SgdArguments&) = 0;
+  // to = from, in fp32, unless the step is skipped.
+  virtual void Assign(Stream&, const AssignArguments&) = 0;
   // average += average_share * (weights - average), as torch.lerp has it, unless the step is skipped. Only the CPU has
   // this op: averages are kept on the host.
   virtual void Average(Stream&, const AverageArguments&) { ZF_CHECK(false); }

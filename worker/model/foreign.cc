@@ -36,6 +36,27 @@ absl::Status CheckShape(const v1::ForeignTensor& tensor, int64_t* all) {
              : InForeign(tensor.name(), absl::StrCat("the model has more than ", kMostElements, " parameters"));
 }
 
+// Types of a buffer's elements, by their names in safetensors files.
+constexpr std::pair<const char*, int64_t> kBufferTypes[] = {{"F64", 8}, {"F32", 4}, {"F16", 2}, {"BF16", 2},
+                                                            {"I64", 8}, {"I32", 4}, {"I16", 2}, {"I8", 1},
+                                                            {"U8", 1},  {"BOOL", 1}};
+
+// Checks that the tensor has an element for each byte of its buffer.
+absl::Status CheckBuffer(const v1::ForeignTensor& tensor) {
+  const v1::ForeignBuffer& buffer = tensor.buffer();
+  const auto* const type = std::find_if(std::begin(kBufferTypes), std::end(kBufferTypes),
+                                        [&](const auto& one) { return one.first == buffer.dtype(); });
+  if (type == std::end(kBufferTypes)) return InForeign(tensor.name(), "a buffer of an unknown type");
+  int64_t bytes = type->second;
+  for (const int64_t side : buffer.shape()) {
+    if (side < 1 || bytes > kMostElements / side) return InForeign(tensor.name(), "a buffer of an impossible shape");
+    bytes *= side;
+  }
+  if (tensor.shape_size() == 1 && tensor.shape(0) == bytes && !tensor.decay()) return absl::OkStatus();
+  return InForeign(tensor.name(), absl::StrCat("a buffer of ", bytes, " bytes, whose tensor must be one of as many ",
+                                               "elements without weight decay"));
+}
+
 absl::Status CheckUnits(const v1::ForeignModel& foreign) {
   if (foreign.units().empty() || foreign.units_size() > kMostUnits) {
     return InForeign("units", absl::StrCat(foreign.units_size(), " of them, expected 1 to ", kMostUnits));
@@ -52,6 +73,10 @@ absl::Status CheckUnits(const v1::ForeignModel& foreign) {
         return InForeign(unit.name(), absl::StrCat("the tensor name '", tensor.name(), "' is empty or given twice"));
       }
       ZF_RETURN_IF_ERROR(CheckShape(tensor, &elements));
+      if (tensor.has_buffer() != unit.tensors(0).has_buffer() || (tensor.has_buffer() && unit.frozen())) {
+        return InForeign(unit.name(), "a unit of buffers has nothing else, and is not frozen");
+      }
+      if (tensor.has_buffer()) ZF_RETURN_IF_ERROR(CheckBuffer(tensor));
     }
   }
   return absl::OkStatus();
@@ -64,8 +89,11 @@ std::string DifferenceOf(const v1::ForeignModel& stored, const v1::ForeignModel&
     std::vector<std::pair<std::string, std::string>> all;  // a tensor, and its unit and shape
     for (const v1::ForeignUnit& unit : of.units()) {
       for (const v1::ForeignTensor& tensor : unit.tensors()) {
-        all.emplace_back(tensor.name(), absl::StrCat("[", absl::StrJoin(tensor.shape(), ", "), "] in unit ",
-                                                     unit.name(), unit.frozen() ? ", frozen," : ""));
+        const v1::ForeignBuffer& buffer = tensor.buffer();
+        const auto& shape = tensor.has_buffer() ? buffer.shape() : tensor.shape();
+        all.emplace_back(tensor.name(), absl::StrCat(tensor.has_buffer() ? "a buffer, " : "", buffer.dtype(), "[",
+                                                     absl::StrJoin(shape, ", "), "] in unit ", unit.name(),
+                                                     unit.frozen() ? ", frozen," : ""));
       }
     }
     return all;
@@ -80,6 +108,11 @@ std::string DifferenceOf(const v1::ForeignModel& stored, const v1::ForeignModel&
   }
   if (there.size() == here.size()) return "";
   return absl::StrCat("it has ", there.size(), " tensors there and ", here.size(), " here");
+}
+
+bool AssignsBuffers(const v1::ForeignModel& model) {
+  return std::any_of(model.units().begin(), model.units().end(),
+                     [](const v1::ForeignUnit& unit) { return unit.tensors(0).has_buffer(); });
 }
 
 void FreezeAs(const v1::ForeignModel& other, v1::ForeignModel& model) {
@@ -115,10 +148,12 @@ absl::StatusOr<ModelSpec> ModelSpec::CreateForeign(const v1::ModelConfig& config
       if (tensors.back().shape.empty()) tensors.back().shape = {1};
     }
     spec.AddUnit(unit.name(), UnitKind::kBlock, "", tensors);
-    if (!unit.frozen()) continue;
-    spec.units_.back().frozen = true;
-    for (size_t t = spec.tensors_.size() - tensors.size(); t < spec.tensors_.size(); ++t)
-      spec.tensors_[t].frozen = true;
+    spec.units_.back().frozen = unit.frozen();
+    const size_t first = spec.tensors_.size() - tensors.size();
+    for (int t = 0; t < unit.tensors_size(); ++t) {
+      spec.tensors_[first + static_cast<size_t>(t)].frozen = unit.frozen();
+      spec.tensors_[first + static_cast<size_t>(t)].assigned = unit.tensors(t).has_buffer();
+    }
   }
   if (spec.trained_parameters() == 0) return InForeign("units", "all of them are frozen: nothing is trained");
   spec.passed_units_ = foreign.units_size();

@@ -4,6 +4,11 @@
 // ForeignPasses, which the Python package implements (python/src/); on a device without memory, where there is none, a
 // pass performs the script alone. The model keeps no activations in this program's memory, so nothing shares memory
 // with them. The divisor of its loss is known only when a pass is over (MicroBatch::weight).
+//
+// Buffers that passes change, such as BatchNorm's running statistics, are tensors of a unit of their own, an element
+// for each byte: every type's values are then exact in every compute type, and in sums of one contribution and zeros.
+// All micro-batches of a step begin with the same values, and what the step's first one leaves (MicroBatch::first) are
+// the next step's, whatever the number of ranks. The partition, checkpoints and recovery know nothing of it.
 #ifndef ZEROFLEET_WORKER_MODEL_FOREIGN_H_
 #define ZEROFLEET_WORKER_MODEL_FOREIGN_H_
 
@@ -26,6 +31,8 @@ inline bool IsForeign(const v1::ModelConfig& config) { return !config.torch().em
 // [7, 3] here"; empty if both have the same tensors in the same order, and train the same ones. Scripts and decay may
 // differ.
 std::string DifferenceOf(const v1::ForeignModel& stored, const v1::ForeignModel& model);
+// Whether the model has buffers that passes change, as tensors of its own.
+bool AssignsBuffers(const v1::ForeignModel& model);
 // Freezes in `model` what is frozen in `other`, and nothing else.
 void FreezeAs(const v1::ForeignModel& other, v1::ForeignModel& model);
 

@@ -61,6 +61,43 @@ TEST(ForeignSpec, IsTheTableOfTheConfiguration) {
   EXPECT_EQ(ModelSpec::Create(TestModelConfig(1, 8, 2, 4, 11))->script(), nullptr);
 }
 
+TEST(ForeignSpec, HasBuffersAsBytes) {
+  const ModelSpec spec = *ModelSpec::Create(BufferedForeignConfig());
+  ASSERT_EQ(spec.tensors().size(), 5u);
+  EXPECT_FALSE(spec.tensors()[2].assigned);
+  EXPECT_TRUE(spec.tensors()[3].assigned && spec.tensors()[4].assigned);
+  EXPECT_EQ(spec.parameters(), 5 + 12 + 7 + TestBuffers::kBytes);
+  EXPECT_TRUE(AssignsBuffers(BufferedForeignConfig().foreign()));
+  EXPECT_FALSE(AssignsBuffers(ForeignConfig().foreign()));
+  EXPECT_EQ(DifferenceOf(BufferedForeignConfig().foreign(), BufferedForeignConfig().foreign()), "");
+  v1::ModelConfig other = BufferedForeignConfig();
+  other.mutable_foreign()->mutable_units(3)->mutable_tensors(1)->mutable_buffer()->set_dtype("I32");
+  EXPECT_EQ(DifferenceOf(BufferedForeignConfig().foreign(), other.foreign()),
+            "tensor means is a buffer, F32[3] in unit (buffers) there and a buffer, I32[3] in unit (buffers) here");
+}
+
+TEST(ForeignSpec, RefusesWhatIsNoBuffer) {
+  const auto with = [](const std::function<void(v1::ForeignUnit&)>& change) {
+    v1::ModelConfig config = BufferedForeignConfig();
+    change(*config.mutable_foreign()->mutable_units(3));
+    return MessageOf(ModelSpec::Create(config).status());
+  };
+  EXPECT_EQ(with([](auto&) {}), "");
+  EXPECT_THAT(with([](auto& u) { u.mutable_tensors(0)->mutable_buffer()->set_dtype("I65"); }),
+              HasSubstr("unknown type"));
+  EXPECT_THAT(with([](auto& u) { u.mutable_tensors(0)->set_shape(0, 9); }), HasSubstr("a buffer of 8 bytes"));
+  EXPECT_THAT(with([](auto& u) { u.mutable_tensors(0)->add_shape(1); }), HasSubstr("a buffer of 8 bytes"));
+  EXPECT_THAT(with([](auto& u) { u.mutable_tensors(0)->set_decay(true); }), HasSubstr("without weight decay"));
+  for (const int64_t side : {int64_t{0}, int64_t{-1}, int64_t{1} << 62}) {
+    EXPECT_THAT(with([&](auto& u) { u.mutable_tensors(1)->mutable_buffer()->set_shape(0, side); }),
+                HasSubstr("impossible shape"));
+  }
+  EXPECT_THAT(with([](auto& u) { u.set_frozen(true); }), HasSubstr("(buffers): a unit of buffers"));
+  for (const int tensor : {0, 1}) {
+    EXPECT_THAT(with([&](auto& u) { u.mutable_tensors(tensor)->clear_buffer(); }), HasSubstr("has nothing else"));
+  }
+}
+
 TEST(ForeignSpec, RefusesWhatIsNoModel) {
   const auto with = [](const std::function<void(v1::ForeignModel&)>& change) {
     v1::ModelConfig config = ForeignConfig();

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <string>
 #include <vector>
@@ -67,6 +68,60 @@ inline v1::ModelConfig FrozenForeignConfig() {
   SetEvents("a0 a1 r1 a2 r2 a2 g2 d2 r2 a1 r1 g0 d0 r0", config.mutable_foreign()->mutable_training());
   return config;
 }
+
+// ForeignConfig with a fourth unit, of two buffers that passes change: a number of steps and three means.
+inline v1::ModelConfig BufferedForeignConfig() {
+  v1::ModelConfig config = ForeignConfig();
+  v1::ForeignModel& foreign = *config.mutable_foreign();
+  v1::ForeignUnit& unit = *foreign.add_units();
+  unit.set_name("(buffers)");
+  const auto add = [&](const char* name, const char* dtype, const std::vector<int64_t>& shape, int64_t bytes) {
+    v1::ForeignTensor& tensor = *unit.add_tensors();
+    tensor.set_name(name);
+    tensor.add_shape(bytes);
+    tensor.mutable_buffer()->set_dtype(dtype);
+    for (const int64_t side : shape) tensor.mutable_buffer()->add_shape(side);
+  };
+  add("steps", "I64", {}, 8);
+  add("means", "F32", {3}, 12);
+  SetEvents("a3 r3 a0 a1 r1 a2 r2 a2 g2 d2 r2 a1 g1 d1 r1 g0 d0 r0 g3 d3", foreign.mutable_training());
+  SetEvents("a3 r3 a0 a1 r1 a2 r2 r0", foreign.mutable_evaluation());
+  return config;
+}
+
+// The buffers of BufferedForeignConfig.
+struct TestBuffers {
+  int64_t steps = 0;
+  std::array<float, 3> means = {};
+
+  static constexpr int kUnit = 3;
+  static constexpr int64_t kBytes = 20;
+
+  // From and to a byte in each value.
+  template <typename Value>
+  static TestBuffers Of(const Value& value) {
+    std::array<uint8_t, kBytes> bytes;
+    for (int64_t i = 0; i < kBytes; ++i) bytes[static_cast<size_t>(i)] = static_cast<uint8_t>(value(i));
+    TestBuffers made;
+    std::memcpy(&made.steps, bytes.data(), sizeof made.steps);
+    std::memcpy(made.means.data(), bytes.data() + sizeof made.steps, sizeof made.means);
+    return made;
+  }
+  void AddTo(float* sums) const {
+    std::array<uint8_t, kBytes> bytes;
+    std::memcpy(bytes.data(), &steps, sizeof steps);
+    std::memcpy(bytes.data() + sizeof steps, means.data(), sizeof means);
+    for (const uint8_t byte : bytes) *sums++ += static_cast<float>(byte);
+  }
+  // What a pass over these samples makes of them.
+  void See(int64_t sample) {
+    ++steps;
+    for (size_t i = 0; i < means.size(); ++i) {
+      means[i] += 0.1f * (static_cast<float>(sample) - static_cast<float>(i) / 7 - means[i]);
+    }
+  }
+  bool operator==(const TestBuffers&) const = default;
+};
 
 // Computes on the host, so it waits for the stream before it reads the device's memory, which on an emulated GPU the
 // host can reach. The loss of a sample s is (s + 1) times half the sum of squared distances of the parameters from
@@ -134,13 +189,15 @@ class LinearPasses : public ForeignPasses {
   int frozen = -1;     // a unit that has no gradient
   bool stays = false;  // report losses by their address
 
- private:
-  std::array<double, 2> last_ = {};
-
+ protected:
   static float ValueAt(const device::Tensor& values, int64_t i) {
     if (values.dtype == device::DType::kF32) return static_cast<const float*>(values.data)[i];
     return device::ToFloat(static_cast<const device::BF16*>(values.data)[i]);
   }
+
+ private:
+  std::array<double, 2> last_ = {};
+
   static float Distance(const device::Tensor& values, int unit, int64_t i) {
     return ValueAt(values, i) - Goal(unit, i);
   }
@@ -148,6 +205,32 @@ class LinearPasses : public ForeignPasses {
     double sum = 0;
     for (int64_t i = 0; i < kElements[unit]; ++i) sum += double{Distance(values, unit, i)} * Distance(values, unit, i);
     return sum;
+  }
+};
+
+// LinearPasses of a module with buffers, for BufferedForeignConfig.
+class BufferedPasses : public LinearPasses {
+ public:
+  absl::StatusOr<ForeignLoss> Train(const ForeignBatch& batch, ScriptedPass& units,
+                                    const std::function<void()>& on_backward) override {
+    ZF_RETURN_IF_ERROR(Load(batch, units));
+    ZF_ASSIGN_OR_RETURN(const ForeignLoss loss, LinearPasses::Train(batch, units, on_backward));
+    buffers.See(batch.batch.samples[0]);
+    ZF_ASSIGN_OR_RETURN(float* const sums, units.Gradient(TestBuffers::kUnit));
+    ZF_RETURN_IF_ERROR(batch.stream.Synchronize());
+    if (batch.batch.first) buffers.AddTo(sums);
+    ZF_RETURN_IF_ERROR(units.Deliver(TestBuffers::kUnit));
+    return loss;
+  }
+
+  TestBuffers buffers;  // as the last pass began with them, or has left them
+
+ private:
+  absl::Status Load(const ForeignBatch& batch, ScriptedPass& units) {
+    ZF_ASSIGN_OR_RETURN(const device::Tensor bytes, units.Acquire(TestBuffers::kUnit));
+    ZF_RETURN_IF_ERROR(batch.stream.Synchronize());
+    buffers = TestBuffers::Of([&](int64_t i) { return ValueAt(bytes, i); });
+    return units.Release(TestBuffers::kUnit);
   }
 };
 

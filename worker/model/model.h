@@ -52,6 +52,7 @@ struct MicroBatch {
   bool validation = false;
   uint64_t position = 0;
   double* weight = nullptr;
+  bool first = false;  // the global batch's first samples: the pass delivers what it makes of the module's buffers
 
   int64_t past() const { return cache == nullptr ? 0 : cache->past; }
 };

@@ -40,6 +40,9 @@ struct TensorSpec {
   Cut cut;
   bool projects;        // the weight of a block's product
   bool frozen = false;  // no update changes it
+  // The bytes of a foreign model's buffer (foreign.h), which are no weights: the step's sum of their gradients, which
+  // is neither scaled nor counted in a norm, is their new value.
+  bool assigned = false;
 };
 
 enum class UnitKind : uint8_t { kEmbedding, kBlock, kHead, kAdapters };

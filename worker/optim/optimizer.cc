@@ -34,6 +34,10 @@ std::vector<OptimizerKey> KeysWith(double learning_rate, double weight_decay, st
 
 float* Floats(const device::Tensor& tensor) { return static_cast<float*>(tensor.data); }
 
+int64_t ElementsOf(const UpdatePiece& piece) {
+  return piece.segments.empty() ? 0 : piece.segments.back().offset + piece.segments.back().count;
+}
+
 void UpdateAdamW(device::Ops& ops, device::Stream& stream, const UpdatePiece& piece) {
   ops.AdamW(stream, {.segments = piece.segments,
                      .control = piece.control,
@@ -97,12 +101,24 @@ std::vector<OptimizerRow> Averaging(std::vector<OptimizerRow> rows) {
 }  // namespace
 
 void OptimizerRow::Apply(device::Ops& ops, device::Stream& stream, const UpdatePiece& piece) const {
+  if (piece.assigned) return Assign(ops, stream, piece);
   update(ops, stream, piece);
   if (!averages() || piece.segments.empty()) return;
-  ops.Average(stream, {.count = piece.segments.back().offset + piece.segments.back().count,
+  ops.Average(stream, {.count = ElementsOf(piece),
                        .control = piece.control,
                        .weights = Floats(piece.states.front()),
                        .average = Floats(piece.states.back())});
+}
+
+void OptimizerRow::Assign(device::Ops& ops, device::Stream& stream, const UpdatePiece& piece) const {
+  const int64_t count = ElementsOf(piece);
+  if (count == 0) return;
+  for (const size_t vector : {size_t{0}, vectors.size() - 1}) {
+    if (vector > 0 && !averages()) continue;
+    ops.Assign(stream,
+               {.count = count, .control = piece.control, .from = piece.gradient, .to = Floats(piece.states[vector])});
+  }
+  if (piece.parameter.data != piece.states[0].data) ops.Convert(stream, count, piece.states[0], piece.parameter);
 }
 
 int64_t OptimizerRow::StateBytesPerParameter() const {

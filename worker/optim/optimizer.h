@@ -39,6 +39,7 @@ struct UpdatePiece {
   device::Tensor gradient;
   StateTensors states;
   device::Tensor parameter;  // in the compute type; the result is stored here too
+  bool assigned = false;     // the weights become the gradient as it is (model::TensorSpec::assigned)
 };
 
 // A number of the configuration's optimizer section.
@@ -61,12 +62,15 @@ struct OptimizerRow {
 
   // Whether the last vector is the average of the weights.
   bool averages() const { return vectors.back().is_average; }
-  // The piece's update, then its average's.
+  // The piece's update, then its average's; the average of what is assigned is its newest value.
   void Apply(device::Ops& ops, device::Stream& stream, const UpdatePiece& piece) const;
 
   // K of ZeRO §3.1: bytes of optimizer states per parameter.
   int64_t StateBytesPerParameter() const;
   bool HasKey(const std::string& name) const;
+
+ private:
+  void Assign(device::Ops& ops, device::Stream& stream, const UpdatePiece& piece) const;
 };
 
 // All rows; the first is the configuration's default.

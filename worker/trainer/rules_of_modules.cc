@@ -89,6 +89,13 @@ const std::vector<Rule>& ModuleRules() {
        [](const ModuleConfig& c) {
          return absl::StrCat("must be 0 with model.torch, got ", c.buffers().bucket_bytes());
        }},
+      {{"offload.delayed_update.after_steps", "model.torch"},
+       [](const ModuleConfig& c) {
+         return c.offload().delayed_update().after_steps() > 0 && model::AssignsBuffers(c.model().foreign());
+       },
+       [](const ModuleConfig&) -> std::string {
+         return "must be 0 where passes change buffers, which the next step's passes begin with";
+       }},
       {{"offload.speculative", "model.torch"},
        [](const ModuleConfig& c) { return IsModule(c) && c.offload().speculative(); },
        [](const ModuleConfig&) -> std::string {

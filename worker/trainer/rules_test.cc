@@ -4,6 +4,7 @@
 #include <string>
 
 #include "gtest/gtest.h"
+#include "worker/model/foreign_testing.h"
 #include "worker/trainer/plain_config_testing.h"
 
 namespace zerofleet::trainer {
@@ -42,6 +43,22 @@ TEST(Rules, RefuseOnCudaWhatItCannotDo) {
   config = plain;
   config.mutable_offload()->set_speculative(true);
   EXPECT_EQ(said(config), "offload.speculative: true is not supported on device cuda; use false");
+}
+
+TEST(Rules, RefuseLateUpdatesWherePassesChangeBuffers) {
+  v1::Config config = PlainConfig();
+  config.mutable_parallel()->set_zero_stage(2);
+  config.mutable_offload()->set_optimizer("cpu");
+  config.mutable_offload()->mutable_delayed_update()->set_after_steps(1);
+  *config.mutable_model() = model::ForeignConfig();
+  config.set_init_from("start");
+  config.mutable_data()->Clear();
+  ASSERT_EQ(FirstViolated(config), nullptr) << FirstViolated(config)->message(config);
+  *config.mutable_model() = model::BufferedForeignConfig();
+  const Rule* const rule = FirstViolated(config);
+  ASSERT_NE(rule, nullptr);
+  EXPECT_STREQ(rule->keys.front(), "offload.delayed_update.after_steps");
+  EXPECT_EQ(rule->message(config), "must be 0 where passes change buffers, which the next step's passes begin with");
 }
 
 TEST(Rules, HoldForAPlainConfiguration) {

@@ -20,7 +20,8 @@ void UpdateOnDevice(const UpdaterParts& parts, const TrainingState& state, const
                                     .control = control,
                                     .gradient = gradients.Offset(piece.gradient_offset),
                                     .states = state.At(piece.state_offset),
-                                    .parameter = parameters.Offset(piece.parameter_offset)});
+                                    .parameter = parameters.Offset(piece.parameter_offset),
+                                    .assigned = parts.layout.assigned(u)});
   }
 }
 

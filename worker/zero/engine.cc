@@ -287,6 +287,7 @@ absl::Status ZeroEngine::RunMicroBatch(int number, int64_t micro, const MicroBat
   marks_.Mark(StepPhase::kData);
   ZF_ASSIGN_OR_RETURN(model::MicroBatch batch, batches(number, micro));
   batch.weight = sums_->weights() + micro;
+  batch.first = number == 0 && micro == 0;
   marks_.Mark(StepPhase::kForward);
   reducer_->BeginMicroBatch(micro);
   gatherer_->Begin(parts_.model.uses().training);

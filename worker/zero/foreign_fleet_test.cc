@@ -105,6 +105,101 @@ TEST(ForeignFleet, AFrozenUnitHasParametersAlone) {
   EXPECT_NE(want.losses, TrainFleet(Foreign(0, 2)).losses);
 }
 
+FleetSetup Buffered(int stage, int world_size) {
+  FleetSetup setup = Foreign(stage, world_size);
+  setup.model = model::BufferedForeignConfig();
+  setup.make_passes = [](int) { return std::make_unique<model::BufferedPasses>(); };
+  return setup;
+}
+
+// The buffers in a vector of the model's elements, in which they are the last.
+model::TestBuffers BuffersIn(const std::vector<float>& vector) {
+  return model::TestBuffers::Of(
+      [&](int64_t i) { return vector[vector.size() - model::TestBuffers::kBytes + static_cast<size_t>(i)]; });
+}
+
+// The first sample of step t is sample t.
+model::TestBuffers BuffersAfter(int64_t steps) {
+  model::TestBuffers buffers;
+  for (int64_t step = 1; step <= steps; ++step) buffers.See(step);
+  return buffers;
+}
+
+TEST(ForeignFleet, TheFirstMicroBatchMakesTheNextStepsBuffers) {
+  for (const device::DType dtype : {device::DType::kF32, device::DType::kBF16}) {
+    for (const int ranks : {1, 2, 3}) {
+      for (const int64_t micro_batches : {1, 2}) {
+        for (const int stage : {0, 1, 2, 3}) {
+          const auto train = [&](FleetSetup setup) {
+            setup.dtype = dtype;
+            setup.micro_batches = micro_batches;
+            return TrainFleet(setup);
+          };
+          const FleetResult got = train(Buffered(stage, ranks)), plain = train(Foreign(stage, ranks));
+          const std::string what = absl::StrCat(device::DTypeName(dtype), ", stage ", stage, ", ", ranks, " ranks");
+          EXPECT_EQ(BuffersIn(got.master()), BuffersAfter(3)) << what;
+          EXPECT_EQ(got.losses, plain.losses) << what;
+          EXPECT_EQ(got.grad_norms, plain.grad_norms) << what << ": the norm has bytes in it";
+        }
+      }
+    }
+  }
+}
+
+TEST(ForeignFleet, BuffersAreTheSameInTheOrderOfSamplesAndWithStatesOnTheHost) {
+  FleetSetup dealt = Buffered(3, 4);
+  dealt.leaves = 6;
+  EXPECT_EQ(BuffersIn(TrainFleet(dealt).master()), BuffersAfter(dealt.steps));
+  for (const double fraction : {1.0, 0.9, 0.5}) {
+    FleetSetup offloaded = Buffered(2, 2);
+    offloaded.placement = {.residence = StatePlacement::Residence::kHost, .fraction = fraction};
+    offloaded.ema_decay = fraction < 1 ? 0 : 0.9;
+    const FleetResult got = TrainFleet(offloaded);
+    EXPECT_EQ(BuffersIn(got.master()), BuffersAfter(offloaded.steps)) << fraction;
+    if (fraction < 1) continue;
+    EXPECT_EQ(BuffersIn(got.states.back()), BuffersAfter(offloaded.steps)) << "the average";
+  }
+}
+
+TEST(ForeignFleet, OnAGpuBuffersAreTheSame) {
+  for (const std::string& device : UsableDevices()) {
+    if (device == "cpu") continue;
+    for (const int stage : {0, 3}) {
+      FleetSetup setup = Buffered(stage, 2);
+      setup.device = device;
+      setup.dtype = device::DType::kBF16;
+      EXPECT_EQ(BuffersIn(TrainFleet(setup).master()), BuffersAfter(setup.steps)) << device << ", stage " << stage;
+    }
+  }
+}
+
+// A warm-up step and a step that is undone change no buffer.
+TEST(ForeignFleet, AStepWithoutAnUpdateLeavesBuffersAlone) {
+  const FleetSetup setup = Buffered(3, 2);
+  RunFleet(setup, [&](TestRank& rank) {
+    ZF_CHECK(rank.engine().Initialize(setup.seed).ok());
+    ZF_CHECK(rank.Step(1).step == 1);
+    ZF_CHECK(rank.engine()
+                 .WarmUp(
+                     {.step = 2, .learning_rate = 1e-2, .tokens = 0},
+                     [&](int number, int64_t micro) { return rank.BatchOf(number, 7, micro); }, 0, nullptr)
+                 .ok());
+    ZF_CHECK(rank.Launch(2).ok());
+    ZF_CHECK(rank.engine().Collect().ok());
+    const coordinator::PlacedRange owned = rank.layout().Owned(model::TestBuffers::kUnit);
+    model::TestBuffers want = BuffersAfter(2);
+    std::vector<float> bytes(model::TestBuffers::kBytes);
+    want.AddTo(bytes.data());
+    const int64_t first = rank.layout().partition().unit(model::TestBuffers::kUnit).flat_begin;
+    const std::vector<float> mine =
+        rank.Read(rank.engine().state().master() + rank.layout().Updated(model::TestBuffers::kUnit).state_offset,
+                  owned.elements());
+    for (int64_t i = 0; i < owned.elements(); ++i) {
+      EXPECT_EQ(mine[static_cast<size_t>(i)], bytes[static_cast<size_t>(owned.flat_begin - first + i)]) << i;
+    }
+  });
+}
+
 TEST(ForeignFleet, StatesOnTheHostChangeNoBit) {
   FleetSetup setup = Foreign(3, 2);
   setup.placement.residence = StatePlacement::Residence::kHost;

@@ -388,7 +388,8 @@ absl::Status HostUpdater::UpdateTile(const device::StepControl& control, const d
                                      .control = &control,
                                      .gradient = GradientAt(gradients, place.state_offset),
                                      .states = states,
-                                     .parameter = to});
+                                     .parameter = to,
+                                     .assigned = parts_.layout.assigned(place.unit)});
   });
 }
 

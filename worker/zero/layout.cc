@@ -54,6 +54,8 @@ ZeroLayout::ZeroLayout(const model::ModelSpec& spec, const ZeroOptions& options)
   } else {
     parameter_slots_ = gradient_slots_ = PlanSlots(unit_kinds_);
   }
+  assigned_.resize(static_cast<size_t>(units()));
+  for (const model::TensorSpec& tensor : spec.tensors()) assigned_[tensor.unit] = tensor.assigned;
   int64_t offset = 0;
   for (int u = 0; u < units(); ++u) {
     unit_offset_.push_back(offset);
@@ -91,7 +93,7 @@ std::vector<ZeroLayout::HeldRange> ZeroLayout::HeldIn(const model::ModelSpec& sp
 }
 
 std::vector<ZeroLayout::ShardRange> ZeroLayout::CountedIn(const model::ModelSpec& spec, int unit) const {
-  if (frozen(unit)) return {};
+  if (frozen(unit) || assigned(unit)) return {};
   const coordinator::PlacedRange owned = Owned(unit);
   if (part_.count == 1) return {{0, owned.elements()}};
   std::vector<ShardRange> counted;

@@ -54,6 +54,8 @@ class ZeroLayout {
   struct HeldRange {
     int64_t begin, elements;
   };
+  // Whether the update of the unit's tensors assigns them what is reduced (model::TensorSpec::assigned).
+  bool assigned(int unit) const { return assigned_[unit]; }
   const std::vector<HeldRange>& Held(int unit) const { return held_[unit]; }
   const std::vector<model::UnitKind>& unit_kinds() const { return unit_kinds_; }
   // The whole-unit buffers that units take in turn.
@@ -163,7 +165,8 @@ class ZeroLayout {
   // ranks.
   const model::ModelPart& part() const { return part_; }
   // The ranges of this rank's shard of the unit that count in sums over all ranks, so that tensors that every part has
-  // count once; offsets count from the shard's beginning. In a whole model they are all of the shard.
+  // count once; offsets count from the shard's beginning. In a whole model they are all of the shard, and of an
+  // assigned unit none.
   struct ShardRange {
     int64_t begin, elements;
   };
@@ -193,6 +196,7 @@ class ZeroLayout {
   std::vector<int> passed_with_;              // by unit: the unit of a pass whose backward makes its gradient
   int passed_units_;                          // units of a pass
   std::vector<std::vector<HeldRange>> held_;  // by unit
+  std::vector<bool> assigned_;                // by unit
   WholeMatrices whole_matrices_;
   int64_t states_on_device_ = 0;
   std::vector<int64_t> unit_offset_;

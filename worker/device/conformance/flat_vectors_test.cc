@@ -124,6 +124,18 @@ TEST_P(FlatVectorsTest, AccumulateAddsInFloat) {
   EXPECT_EQ(Bits(Get(accumulator)), Bits(want));
 }
 
+TEST_P(FlatVectorsTest, AssignTakesAllOrNothing) {
+  for (const int64_t count : {int64_t{1}, int64_t{9}, kCount}) {
+    const auto from = Random(count, 2), before = Values(count, 3);
+    for (const int apply : {0, 1}) {
+      const DeviceTensor device_from = Put(from), to = PutFloat(before), control = Control(kRule, apply != 0);
+      ops().Assign(stream(),
+                   {.count = count, .control = control.as<StepControl>(), .from = device_from.tensor(), .to = to.as()});
+      EXPECT_EQ(Bits(Get(to)), Bits(apply == 0 ? before : from)) << count;
+    }
+  }
+}
+
 TEST_P(FlatVectorsTest, SumSquaresInDouble) {
   for (const int64_t count : {0, 1, 15, 17, 1000, 100003}) {
     const auto values = Random(count, 4);

@@ -78,6 +78,7 @@ class CpuOps : public Ops, public VocabularyOps, public BandOps, public LlamaOps
   void Fill(Stream&, int64_t count, float value, float* to) override;
   void AdamW(Stream&, const AdamWArguments&) override;
   void Sgd(Stream&, const SgdArguments&) override;
+  void Assign(Stream&, const AssignArguments&) override;
   void Average(Stream&, const AverageArguments&) override;
   void FillNormal(Stream&, const FillNormalArguments&) override;
 

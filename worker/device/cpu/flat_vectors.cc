@@ -109,6 +109,10 @@ void CpuOps::Sgd(Stream&, const SgdArguments& p) {
   });
 }
 
+void CpuOps::Assign(Stream& stream, const AssignArguments& p) {
+  if (p.control->apply != 0) Convert(stream, p.count, p.from, {p.to, DType::kF32});
+}
+
 void CpuOps::Average(Stream&, const AverageArguments& p) {
   if (p.control->apply == 0) return;
   pool_.RunBlocks(p.count, kElementBlock, [&](int64_t begin, int64_t end) {

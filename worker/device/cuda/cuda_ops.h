@@ -93,6 +93,7 @@ class CudaOps : public Ops, public VocabularyOps, public BandOps, public LlamaOp
   void Fill(Stream&, int64_t count, float value, float* to) override;
   void AdamW(Stream&, const AdamWArguments&) override;
   void Sgd(Stream&, const SgdArguments&) override;
+  void Assign(Stream&, const AssignArguments&) override;
   void FillNormal(Stream&, const FillNormalArguments&) override;
 
   void BeginStep(Stream&, double tokens, StepControl* control) override;

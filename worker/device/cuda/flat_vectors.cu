@@ -44,6 +44,29 @@ struct SumSource {
   }
 };
 
+// --- Assign.
+
+template <typename T>
+struct AssignedSource {
+  const StepControl* control;
+  TensorSource<T> from;
+  TensorSource<float> kept;
+
+  template <int kLanes>
+  void Align(int64_t first) {
+    from.template Align<kLanes>(first);
+    kept.template Align<kLanes>(first);
+  }
+  template <int kLanes>
+  __device__ void Load(int64_t i, float (&lanes)[kLanes]) const {
+    if (control->apply != 0) {
+      from.Load(i, lanes);
+    } else {
+      kept.Load(i, lanes);
+    }
+  }
+};
+
 // --- Fill.
 
 struct ConstantSource {
@@ -209,6 +232,14 @@ void CudaOps::Accumulate(Stream& stream, int64_t count, Tensor from, float* accu
     using T = typename decltype(tag)::Type;
     LaunchMap<kMapLanes<T, float>>(stream, "Accumulate", 0, count,
                                    SumSource<T>{{static_cast<const T*>(from.data)}, {accumulator}}, accumulator);
+  });
+}
+
+void CudaOps::Assign(Stream& stream, const AssignArguments& p) {
+  WithType(p.from.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    LaunchMap<kMapLanes<T, float>>(stream, "Assign", 0, p.count,
+                                   AssignedSource<T>{p.control, {static_cast<const T*>(p.from.data)}, {p.to}}, p.to);
   });
 }
 

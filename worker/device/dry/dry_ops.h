@@ -60,6 +60,7 @@ class DryOps : public Ops, public VocabularyOps, public BandOps, public LlamaOps
   void Fill(Stream&, int64_t, float, float*) override {}
   void AdamW(Stream&, const AdamWArguments&) override {}
   void Sgd(Stream&, const SgdArguments&) override {}
+  void Assign(Stream&, const AssignArguments&) override {}
   void Average(Stream&, const AverageArguments&) override {}
   void FillNormal(Stream&, const FillNormalArguments&) override {}
   void BeginStep(Stream&, double, StepControl*) override {}

@@ -159,6 +159,10 @@ void ProfiledOps::AdamW(Stream& stream, const AdamWArguments& p) {
        [&] { ops_.AdamW(stream, p); });
 }
 
+void ProfiledOps::Assign(Stream& stream, const AssignArguments& p) {
+  Time(stream, "Assign", 0, (4 + DTypeBytes(p.from.dtype)) * Times(p.count), [&] { ops_.Assign(stream, p); });
+}
+
 void ProfiledOps::Average(Stream& stream, const AverageArguments& p) {
   Time(stream, "Average", 0, 12 * Times(p.count), [&] { ops_.Average(stream, p); });
 }

@@ -165,6 +165,9 @@ class FastOps : public Ops, public VocabularyOps, public BandOps, public LlamaOp
       ops.Sgd(on, later);
     });
   }
+  void Assign(Stream& s, const AssignArguments& p) override {
+    Add(s, [=](Ops& ops, Stream& on) { ops.Assign(on, p); });
+  }
   void FillNormal(Stream& s, const FillNormalArguments& p) override {
     Add(s, [=](Ops& ops, Stream& on) { ops.FillNormal(on, p); });
   }
