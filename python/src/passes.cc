@@ -129,7 +129,7 @@ absl::StatusOr<model::ForeignLoss> PythonPasses::Train(const model::ForeignBatch
   Units seen(units, batch.stream);
   try {
     return LossOf(passes_.attr("train")(nb::cast(&seen, nb::rv_policy::reference), SamplesOf(batch),
-                                        batch.batch.position, nb::cpp_function(on_backward)),
+                                        batch.batch.position, batch.batch.first, nb::cpp_function(on_backward)),
                   seen);
   } catch (const nb::python_error& error) {
     return StatusOf(error, &seen);

@@ -325,6 +325,38 @@ def build_normed():
     return model
 
 
+def build_batch_normed():
+    """Without a bias before the norm, whose gradient is rounding errors alone."""
+    return nn.Sequential(nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 5))
+
+
+class Codebook(nn.Module):
+    """Buffers of several types that a training pass changes: an average of the inputs, which the loss depends on, and notes of the
+    passes; one of them is registered twice, one is not stored, one is replaced and not written to."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(192, 16)
+        self.last = nn.Linear(16, 5)
+        self.register_buffer("seen", torch.zeros((), dtype=torch.int16))
+        self.register_buffer("average", torch.zeros(16, dtype=torch.float64))
+        self.register_buffer("begun", torch.zeros(3, dtype=torch.bool), persistent=False)
+        self.register_buffer("replaced", torch.zeros(2, 2))
+        self.register_buffer("constant", torch.ones(16))
+        self.again = nn.Module()
+        self.again.register_buffer("average", self.average)
+
+    def forward(self, images):
+        x = torch.tanh(self.inner(images.flatten(1)))
+        if self.training:
+            with torch.no_grad():
+                self.seen += 1
+                self.average.lerp_(x.detach().double().mean(0), 0.25)
+                self.begun[1] = True
+                self.replaced = self.replaced + 0.5
+        return self.last(x - self.average.to(x.dtype) * self.constant.to(x.dtype))
+
+
 def build_lora():
     import peft
 
@@ -345,6 +377,10 @@ gpt2 = zf.Task(build_gpt2, Tokens(40), causal_loss)
 t5 = zf.Task(build_t5, Tokens(40), seq2seq_loss, units=["T5Block"])
 cnn = zf.Task(ConvNet, Images(40), class_loss, units=["first", "second", "spare", "last"])
 normed = zf.Task(build_normed, Images(40), class_loss)
+batch_normed = zf.Task(build_batch_normed, Images(40), class_loss, validation=Images(10, 5), buffers="rank0")
+batch_normed_from_folder = zf.Task(build_batch_normed, Images(40), class_loss, buffers="rank0",
+                                   weights=os.environ.get("ZF_TEST_WEIGHTS"))
+codebook = zf.Task(Codebook, Images(40), class_loss, units=["inner", "last"], buffers="rank0")
 large = zf.Task(build_large, Tokens(40), branches_loss)
 branches = zf.Task(Branches, Tokens(40), branches_loss)
 numbers = zf.Task(Dropped, Numbers(), branches_loss, collate=stack_numbers)

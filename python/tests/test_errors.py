@@ -20,7 +20,38 @@ CASES = {
         def build():
             return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(144, 5))
         task = zf.Task(build, models.Images(40), models.class_loss)
-        """, "of 1 (BatchNorm2d) changes in a training pass, and would differ from rank to rank"),
+        """, "of 1 (BatchNorm2d) changes in a training pass, and would differ between workers"),
+    "undeclared_statistics": ("""
+        class Net(nn.Sequential):
+            def __init__(self):
+                super().__init__(nn.Flatten(), nn.Linear(192, 5))
+                self.register_buffer("mean", torch.zeros(3))
+                self.register_buffer("variance", torch.ones(3))
+            def forward(self, x):
+                return super().forward(nn.functional.batch_norm(x, self.mean, self.variance, training=True))
+        task = zf.Task(Net, models.Images(40), models.class_loss)
+        """, "build: buffer mean of the module (Net) changes in a training pass"),
+    "buffers_of_another_rank": ("""
+        task = zf.Task(models.build_batch_normed, models.Images(40), models.class_loss, buffers="rank1")
+        """, 'buffers: must be "rank0" or None, got \'rank1\''),
+    "growing_buffer": ("""
+        class Net(nn.Sequential):
+            def __init__(self):
+                super().__init__(nn.Flatten(), nn.Linear(192, 5))
+                self.register_buffer("seen", torch.zeros(1))
+            def forward(self, x):
+                fake = isinstance(x, torch._subclasses.FakeTensor)
+                self.seen = self.seen + 1 if fake else torch.cat([self.seen, self.seen])
+                return super().forward(x)
+        task = zf.Task(Net, models.Images(40), models.class_loss, buffers="rank0")
+        """, "buffer seen of the module (Net) has another shape or type after a pass"),
+    "made_in_a_pass": ("""
+        class Net(nn.Sequential):
+            def forward(self, x):
+                self.register_buffer("seen", x.detach().mean())
+                return super().forward(x)
+        task = zf.Task(lambda: Net(nn.Flatten(), nn.Linear(192, 5)), models.Images(40), models.class_loss, buffers="rank0")
+        """, "buffer seen of the module (Net) is made in a pass, or of a kind (torch.float32)"),
     "data_dependent": ("""
         class Net(nn.Module):
             def __init__(self):

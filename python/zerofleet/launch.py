@@ -96,8 +96,9 @@ def _weights_under_adapters(folder, names, build):
     return values
 
 
-def _check_buffers(folder, task, seed):
-    """Raises Error if a folder of weights has a buffer with other values than those that ``build`` makes in every worker."""
+def _check_buffers(folder, task, seed, assigned=frozenset()):
+    """Raises Error if a folder of weights has a buffer with other values than those that ``build`` makes in every worker, unless it
+    is among the names ``assigned``: those begin with the folder's."""
     import glob
 
     import torch
@@ -111,7 +112,7 @@ def _check_buffers(folder, task, seed):
     buffers.update({_without_adapters(name): buffer for name, buffer in buffers.items()})
     for path in sorted(glob.glob(os.path.join(folder, "*.safetensors"))):
         with safe_open(path, framework="pt") as file:
-            for name in buffers.keys() & set(file.keys()):
+            for name in (buffers.keys() & set(file.keys())) - assigned:
                 if name.endswith("num_batches_tracked"):  # counts, and changes nothing else
                     continue
                 value, made = file.get_tensor(name), buffers[name]
@@ -120,28 +121,64 @@ def _check_buffers(folder, task, seed):
                                 "in every worker, so it must set them")
 
 
+def _read_folder(folder):
+    """All tensors of the safetensors files in a folder."""
+    import glob
+
+    from safetensors import safe_open
+
+    values = {}
+    for path in sorted(glob.glob(os.path.join(folder, "*.safetensors"))):
+        with safe_open(path, framework="pt") as file:
+            values.update((name, file.get_tensor(name)) for name in file.keys())
+    return values
+
+
+def _add_buffers(values, tensors, task, seed):
+    """Puts the bytes of buffers, which begin with the values in ``values`` or with those that ``build`` makes, into ``values``."""
+    from zerofleet import buffers
+    from zerofleet.layout import build_on_meta
+    from zerofleet.loaders import seed_with
+
+    seed_with(seed)
+    made = dict(build_on_meta(task.build).named_buffers())
+    for tensor in tensors:
+        name = tensor["name"]
+        value = values.get(name, made[name]).to(made[name].dtype)
+        if value.shape != made[name].shape:
+            raise Error(f"weights: buffer {name} is {list(value.shape)} there, and {list(made[name].shape)} in the module")
+        values[name] = buffers.to_bytes(value)
+
+
 def _write_initial(task, config, folder, step_dir):
     """Writes the step-0 checkpoint that the run begins with: the user's weights, or those that build makes from the seed."""
     import torch
     from safetensors.torch import save_file
 
+    from zerofleet.buffers import tensors_in
     from zerofleet.loaders import seed_with
 
     core = _core()
     shutil.rmtree(step_dir, ignore_errors=True)
+    foreign = config["model"]["foreign"]
+    assigned = tensors_in(foreign)
+    assigned_names = {t["name"] for t in assigned}
     if task.weights is not None:
         if not os.path.isdir(task.weights):
             raise Error(f"weights: {task.weights}: no such folder")
-        _check_buffers(task.weights, task, config["seed"])
-        names = [t["name"] for u in config["model"]["foreign"]["units"] for t in u["tensors"]]
+        _check_buffers(task.weights, task, config["seed"], assigned_names)
+        names = [t["name"] for u in foreign["units"] for t in u["tensors"] if t["name"] not in assigned_names]
         seed_with(config["seed"])
         values = _weights_under_adapters(task.weights, names, task.build)
-        if values is None:
+        if values is None and not assigned:
             core.import_weights(os.fspath(task.weights), step_dir, json.dumps(config))
             return
+        if values is None:
+            values = _read_folder(task.weights)
     else:
         seed_with(config["seed"])
         values = {name: p.detach() for name, p in task.build().named_parameters()}
+    _add_buffers(values, assigned, task, config["seed"])
     temporary = os.path.join(folder, "initial")
     shutil.rmtree(temporary, ignore_errors=True)
     os.makedirs(temporary)
@@ -229,7 +266,7 @@ def run(task, text, name, options):
 
 
 def train(build, *, data, loss, config, weights=None, units=None, collate=None, validation=None, decay=None,
-          loader_workers=0, options=()):
+          loader_workers=0, buffers=None, options=()):
     """Trains a PyTorch module on this machine, with a coordinator and as many workers as the configuration says.
 
     The parts are those of Task. ``config`` is the path of a YAML file, or a dict, with the keys of docs/configuration.md
@@ -243,7 +280,7 @@ def train(build, *, data, loss, config, weights=None, units=None, collate=None, 
         raise Error('zerofleet.train was called while a worker imported the script; call it under if __name__ == '
                     '"__main__":')
     task = Task(build=build, data=data, loss=loss, weights=weights, units=units, collate=collate, validation=validation,
-                decay=decay, loader_workers=loader_workers)
+                decay=decay, loader_workers=loader_workers, buffers=buffers)
     given = json.loads(os.environ.get(OPTIONS, "[]")) + list(options)
     text, name = _config_text(config)
     named = [("zerofleet.train", f"model.torch={_name_of(build)}")]

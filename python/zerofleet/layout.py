@@ -187,12 +187,13 @@ def layout_of(model, wanted):
 
 def layout_from(model, foreign):
     """The recorded layout, for the module that a worker has built. Raises Error if it is not the recorded module."""
-    units = [Unit(u["name"], u["module"], [t["name"] for t in u["tensors"]], u["frozen"]) for u in foreign["units"]]
+    recorded = [u for u in foreign["units"] if not u["tensors"][0].get("buffer")]  # without that of buffers (buffers.py)
+    units = [Unit(u["name"], u["module"], [t["name"] for t in u["tensors"]], u["frozen"]) for u in recorded]
 
     def text(shape, frozen):
         return f"{list(shape)}{', frozen' if frozen else ''}"
 
-    there = {t["name"]: text(t["shape"], u["frozen"]) for u in foreign["units"] for t in u["tensors"]}
+    there = {t["name"]: text(t["shape"], u["frozen"]) for u in recorded for t in u["tensors"]}
     here = {name: text(p.shape, not p.requires_grad) for name, p in model.named_parameters()}
     for name in [*there, *here]:
         if here.get(name) != there.get(name):

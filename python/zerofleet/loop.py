@@ -194,8 +194,8 @@ class _Worker:
     def limit_memory(self, most):
         self._passes.limit_memory(most)
 
-    def train(self, units, samples, position, on_backward):
-        return self._ask("train", units, samples, position)
+    def train(self, units, samples, position, first, on_backward):
+        return self._ask("train", units, samples, position, first)
 
     def evaluate(self, units, samples, position):
         raise Error("zerofleet.steps has no evaluation; leave validation out")
@@ -225,12 +225,12 @@ class _Worker:
 
     def __iter__(self):
         while True:
-            units, samples, position = self._next()
+            units, samples, position, first = self._next()
             try:
                 batch = self._passes.batch(samples, position)
                 # Not in Micro.__enter__, whose exceptions would leave the loop: the root is gathered here, and a peer may be
                 # lost.
-                self._passes.begin(units)
+                self._passes.begin(units, first)
                 batch = self._passes.move(batch)
             except BaseException as error:
                 self._answer(error)
@@ -273,12 +273,13 @@ def end(path, error):
     return launch._core().main(WORKER, [sys.executable, "-m", "zerofleet"], _Failing(error))
 
 
-def steps(build, *, data, config, weights=None, units=None, collate=None, decay=None, options=()):
+def steps(build, *, data, config, weights=None, units=None, collate=None, decay=None, buffers=None, options=()):
     """The micro-batches of a run, for the user's own loop; the result's ``model`` is the module to use in it.
 
     The arguments are those of ``zerofleet.train``, except the loss, which the loop computes.
     """
-    task = Task(build=build, data=data, loss=_no_loss, weights=weights, units=units, collate=collate, decay=decay)
+    task = Task(build=build, data=data, loss=_no_loss, weights=weights, units=units, collate=collate, decay=decay,
+                buffers=buffers)
     if WORKER is not None:
         task.check()
         return _Worker(task)

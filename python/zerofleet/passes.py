@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from zerofleet import task as tasks
+from zerofleet.buffers import Buffers
 from zerofleet.errors import Error
 from zerofleet.hooks import Hooks
 from zerofleet.layout import Modes, build_on_meta, layout_from
@@ -107,6 +108,7 @@ class Passes:
         for module in self.model.modules():
             for name, buffer in module._buffers.items():
                 module._buffers[name] = self._place.move(buffer)
+        self._buffers = Buffers(self.model, foreign, self._dtype, self._place)
         self._memory = _Memory(layout, self._dtype, self._place)
         self._hooks = Hooks(self.model, layout, set(layout.trained) - set(foreign["unused"]))
 
@@ -136,14 +138,15 @@ class Passes:
         seed_all(self._seed, position)
         return batch
 
-    def begin(self, units):
-        """Begins a training pass over these units of the engine's."""
+    def begin(self, units, first=False):
+        """Begins a pass over these units of the engine's; ``first``: a training pass over the global batch's first samples."""
         torch.set_num_threads(self._threads)  # the engine's own products set this thread's number to one
         self.set_modes()
-        self._memory.engine = units
+        self._memory.engine, self._first, self._complete = units, first, False
         self._order = contextlib.ExitStack()
         try:
             self._order.enter_context(self._place.in_order_of(units))
+            self._buffers.load(units)
             self._hooks.begin(self._memory)
         except BaseException:
             self.end()
@@ -158,17 +161,19 @@ class Passes:
         self._modes.train()
 
     def end(self):
-        """Ends the pass, whether it has completed or not."""
+        """Ends the pass, whether it has completed or not. What a training pass has made of the module's buffers is delivered."""
         try:
             self._hooks.end()
+            if self._complete:
+                self._buffers.deliver(self._memory.engine, self._first)
         finally:
             self._memory.engine = None
             self._order.close()
 
-    def train(self, units, samples, position, on_backward):
+    def train(self, units, samples, position, first, on_backward):
         """Runs forward and backward of one micro-batch; returns its loss and weight (Cpu.result_of)."""
         batch = self.batch(samples, position)
-        self.begin(units)
+        self.begin(units, first)
         try:
             loss, weight = loss_of(self._task, self.model, self.move(batch))
             on_backward()
@@ -187,6 +192,7 @@ class Passes:
         self._layout.check_trained()
         if not is_empty(loss, weight):
             loss.backward()
+        self._complete = True
 
     def evaluate(self, units, samples, position):
         """The loss and weight of one batch of the validation set."""

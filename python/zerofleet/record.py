@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
+from zerofleet import buffers
 from zerofleet.errors import Error, describe
 from zerofleet.hooks import Hooks
 from zerofleet.layout import Modes, build_on_meta, layout_of
@@ -178,22 +179,6 @@ def _to_mode(model, layout, mode, dtype):
                 module._buffers[name] = mode.from_tensor(buffer)
 
 
-def _versions(model):
-    return {name: (id(b), b._version) for name, b in model.named_buffers()}
-
-
-def _check_buffers(model, before):
-    for name, (identity, version) in before.items():
-        buffer = dict(model.named_buffers()).get(name)
-        if buffer is not None and (id(buffer), buffer._version) == (identity, version):
-            continue
-        owner = name.rpartition(".")[0]
-        kind = type(model.get_submodule(owner)).__name__
-        raise Error(f"build: buffer {name} of {owner or 'the module'} ({kind}) changes in a training pass, and would differ "
-                    "from rank to rank; use a module without running statistics, such as GroupNorm, or put it into eval() "
-                    "in build")
-
-
 def _saved_bytes(layout):
     """A context in which bytes that are saved for the backward are summed, without parameters, and a function that returns
     the sum."""
@@ -257,14 +242,14 @@ class Recording:
         """Yields the passes, each in the contexts that record it."""
         with self._mode:
             first = Hooks(self.model, self.layout)
-            versions = _versions(self.model)
+            writes = buffers.Writes(self.model)
             self._found = _Recorder(self.layout.units)
             saving, saved = _saved_bytes(self.layout)
-            with saving:
+            with saving, writes:
                 yield _Pass(self._modes, first, self._found, self._batch)
             first.remove()
             self._saved = int(saved())
-            _check_buffers(self.model, versions)
+            self._assigned = self._find_assigned(writes)
             self.layout.check_trained()
             hooks = Hooks(self.model, self.layout, self._found.gradients)
             self._training = _Recorder(self.layout.units)
@@ -273,6 +258,13 @@ class Recording:
             hooks.remove()
             self._training.finish_gradients()
             self._flops = flops.get_total_flops()
+
+    def _find_assigned(self, writes):
+        """The tensors of the buffers that a pass has changed."""
+        names = writes.names()
+        if names and self.task.buffers is None:
+            buffers.refuse(self.model, names[0])
+        return buffers.tensors_of(self.model, writes.before, names)
 
     def evaluate(self):
         """Records the order of an evaluation with the task's loss."""
@@ -298,16 +290,27 @@ class Recording:
             return {"name": name, "shape": list(parameter.shape),
                     "decay": parameter.requires_grad and bool(decay(name, parameter))}
 
-        def events(recorder):
-            return [{"what": what, "unit": unit} for what, unit in recorder.events] if recorder else []
+        def events(recorder, *, trains):
+            if recorder is None:
+                return []
+            unit = len(layout.units)  # of the buffers
+            first = [("ACQUIRE", unit), ("RELEASE", unit)] if self._assigned else []
+            last = [("GRADIENT", unit), ("DELIVER", unit)] if self._assigned and trains else []
+            return [{"what": what, "unit": unit} for what, unit in [*first, *recorder.events, *last]]
 
+        units = [{"name": unit.name, "tensors": [tensor(p) for p in unit.parameters], "frozen": unit.frozen, "module": unit.module}
+                 for unit in layout.units]
+        if self._assigned:
+            units.append({"name": buffers.UNIT, "tensors": self._assigned, "frozen": False, "module": ""})
+        first = {id(buffer): name for name, buffer in self.model.named_buffers()}
+        tied = {name: first[id(buffer)] for name, buffer in self.model.named_buffers(remove_duplicate=False)
+                if name != first[id(buffer)] and first[id(buffer)] in [one["name"] for one in self._assigned]}
         parameters = {name for name, _ in self.model.named_parameters(remove_duplicate=False)}
         return {
-            "units": [{"name": unit.name, "tensors": [tensor(p) for p in unit.parameters], "frozen": unit.frozen,
-                       "module": unit.module} for unit in layout.units],
-            "training": events(self._training),
-            "evaluation": events(self._evaluation),
-            "aliases": [{"name": name, "of": of} for name, of in sorted(layout.aliases.items())],
+            "units": units,
+            "training": events(self._training, trains=True),
+            "evaluation": events(self._evaluation, trains=False),
+            "aliases": [{"name": name, "of": of} for name, of in sorted({**layout.aliases, **tied}.items())],
             "flops_per_sample": self._flops / self._micro,
             "saved_bytes": self._saved,
             "config_json": _config_json(self.model),

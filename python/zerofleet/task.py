@@ -12,7 +12,7 @@ from typing import Any, Callable, Optional, Sequence
 from zerofleet.errors import Error
 
 VARIABLE = "ZEROFLEET_TASK"  # names the file that the launcher has written for its workers
-_PARTS = ("build", "data", "loss", "collate", "validation", "loader_workers")  # the fields that a worker needs
+_PARTS = ("build", "data", "loss", "collate", "validation", "loader_workers", "buffers")  # the fields that a worker needs
 
 
 @dataclass
@@ -29,6 +29,8 @@ class Task:
                 members of the module's outermost ``ModuleList``s and ``Sequential``s of one class.
     decay:      ``decay(name, parameter)``: whether weight decay applies; by default to parameters of 2 or more dimensions.
     loader_workers: processes of each worker that read samples ahead; 0: the worker reads them itself, between passes.
+    buffers:    "rank0": buffers that a training pass changes get, in every worker, the values that rank 0's first micro-batch of
+                each step gives them; None: such buffers are refused.
     """
 
     build: Callable[[], Any]
@@ -40,6 +42,7 @@ class Task:
     units: Optional[Sequence[Any]] = None
     decay: Optional[Callable[[str, Any], bool]] = None
     loader_workers: int = 0
+    buffers: Optional[str] = None
 
     def check(self):
         """Raises Error unless every part is of the right kind."""
@@ -54,6 +57,8 @@ class Task:
             length_of(self.validation, "validation")
         if not isinstance(self.loader_workers, int) or self.loader_workers < 0:
             raise Error(f"loader_workers: must be a number of processes from 0, got {self.loader_workers!r}")
+        if self.buffers not in (None, "rank0"):
+            raise Error(f'buffers: must be "rank0" or None, got {self.buffers!r}')
         if isinstance(self.units, str):
             raise Error(f'units: must be a list of names, such as ["{self.units}"], got a string')
         if self.units is not None and not (isinstance(self.units, (list, tuple, set))
@@ -167,7 +172,7 @@ def find(name):
     value = getattr(module, attribute)
     if isinstance(value, Task):
         return value
-    fields = ("data", "loss", "collate", "validation", "weights", "units", "decay", "loader_workers")
+    fields = ("data", "loss", "collate", "validation", "weights", "units", "decay", "loader_workers", "buffers")
     parts = {field: getattr(module, field) for field in fields if hasattr(module, field)}
     for needed in ("data", "loss"):
         if needed not in parts:

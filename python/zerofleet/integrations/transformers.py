@@ -174,12 +174,12 @@ _OWN = {
 class Trainer(transformers.Trainer):
     """A Trainer whose ``train`` is a run of Zerofleet; everything else is transformers'.
 
-    Callbacks are not called, and only the run's own output and report are logged.
+    ``buffers`` is that of ``zerofleet.train``. Callbacks are not called, and only the run's own output and report are logged.
     """
 
-    def __init__(self, *args, zerofleet=None, **kwargs):
+    def __init__(self, *args, zerofleet=None, buffers=None, **kwargs):
         super().__init__(*args, **kwargs)
-        self._zerofleet = zerofleet
+        self._zerofleet, self._buffers = zerofleet, buffers
 
     def train(self, resume_from_checkpoint=None, **kwargs):
         """Trains, from the newest checkpoint in checkpoint.dir unless ``resume_from_checkpoint`` is False, or the path of
@@ -209,7 +209,7 @@ class Trainer(transformers.Trainer):
         zerofleet.train(build, data=self._columns(self.train_dataset), loss=loss_of, validation=validation,
                         collate=self._get_collator_with_removed_columns(self.data_collator, description="training"),
                         weights=weights, decay=lambda name, parameter: name in decayed, config=config,
-                        loader_workers=self.args.dataloader_num_workers, options=options)
+                        loader_workers=self.args.dataloader_num_workers, buffers=self._buffers, options=options)
         zerofleet.load(folder, self.model)
         return self._output(folder)
 
