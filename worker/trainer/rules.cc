@@ -377,12 +377,6 @@ const std::vector<Rule>& Offload() {
        [](const Config& c) {
          return StrCat("cpu needs offload.fraction 1, got ", Fraction(c), ": the states that stay are larger");
        }},
-      {{"offload.parameters", "device"},
-       [](const Config& c) { return c.offload().parameters() != "none" && c.device() == "cuda"; },
-       [](const Config&) -> std::string { return "cpu is not supported on device cuda; use none"; }},
-      {{"offload.optimizer", "device"},
-       [](const Config& c) { return c.offload().optimizer() == "nvme" && c.device() == "cuda"; },
-       [](const Config&) -> std::string { return "nvme is not supported on device cuda; use cpu"; }},
       {{"offload.speculative", "device"},
        [](const Config& c) { return c.offload().speculative() && c.device() == "cuda"; },
        [](const Config&) -> std::string { return "true is not supported on device cuda; use false"; }},
@@ -499,9 +493,6 @@ std::vector<Rule> Comparison(const char* key) {
        [](const Config&) -> std::string {
          return "must be 0 for a single tensor group: nothing is kept twice to compare";
        }},
-      {{key, "device"},
-       [](const Config& c) { return (c.integrity().*kEvery)() > 0 && c.device() == "cuda"; },
-       [](const Config&) -> std::string { return "is not supported on device cuda; must be 0"; }},
   };
 }
 

@@ -43,13 +43,6 @@ bool IsDelayed(const v1::DelayedUpdateConfig& config, int64_t step) {
   return config.after_steps() > 0 && step > config.after_steps();
 }
 
-// The host makes the digests, so it must be able to address the device's memory.
-absl::Status CheckIntegrityOn(const v1::IntegrityConfig& config, const device::Device& device) {
-  if (config.every_steps() + config.replay_every_steps() == 0 || device.host_addressable()) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat("integrity: is not supported on device ", device.kind(),
-                                                    "; every_steps and replay_every_steps must be 0"));
-}
-
 absl::Status CheckPackingOn(const v1::DataConfig& config, const device::Device& device) {
   if (!config.packing() || device.kind() == "cpu") return absl::OkStatus();
   return absl::FailedPreconditionError(
@@ -73,17 +66,11 @@ absl::Status CheckOptimizerOn(const optim::OptimizerRow& optimizer, const device
                                                     device.kind(), "; use adamw, or device: cpu"));
 }
 
-// Refuses what has been built only for devices whose memory the host shares.
+// The guess is made and checked on the host, which must be able to address the device's memory.
 absl::Status CheckOffloadOn(const v1::OffloadConfig& config, const device::Device& device) {
-  if (device.host_addressable()) return absl::OkStatus();
-  const auto refuse = [&](const char* setting, const char* instead) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("offload.", setting, " is not supported on device ", device.kind(), "; use ", instead));
-  };
-  if (config.speculative()) return refuse("speculative: true", "false");
-  if (config.optimizer() == "nvme") return refuse("optimizer: nvme", "cpu");
-  if (config.parameters() == "cpu") return refuse("parameters: cpu", "none");
-  return absl::OkStatus();
+  if (!config.speculative() || device.host_addressable()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("offload.speculative: true is not supported on device ", device.kind(), "; use false"));
 }
 
 // There are two events for each tensor, and a session does not take more than these at once
@@ -126,7 +113,6 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Conf
       new TrainingRun(config, std::move(spec), device, clock, metrics, std::move(snapshots)));
   ZF_ASSIGN_OR_RETURN(const optim::OptimizerRow* optimizer, optim::OptimizerOf(config));
   ZF_RETURN_IF_ERROR(CheckOptimizerOn(*optimizer, device));
-  ZF_RETURN_IF_ERROR(CheckIntegrityOn(config.integrity(), device));
   ZF_RETURN_IF_ERROR(CheckOffloadOn(config.offload(), device));
   ZF_RETURN_IF_ERROR(CheckAverageOn(config, device));
   ZF_RETURN_IF_ERROR(CheckHistograms(config.histograms(), run->spec_, device));

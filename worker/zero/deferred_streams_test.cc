@@ -15,6 +15,7 @@
 #include "worker/device/cuda/emulation/fast_device.h"
 #include "worker/device/cuda/emulation/machine.h"
 #include "worker/device/cuda/emulation/streams.h"
+#include "worker/zero/disagreement.h"
 #include "worker/zero/fleet_testing.h"
 
 namespace zerofleet::zero {
@@ -132,6 +133,70 @@ TEST_F(DeferredStreams, OffloadOverNccl) {
           },
           absl::StrCat("stage ", setup.stage, ", ", micro_batches, " micro-batches"));
     }
+  }
+}
+
+// Parameters on the host too, and states in a file: tiles pass through the host's memory both ways.
+TEST_F(DeferredStreams, OffloadOfEverythingOverNccl) {
+  for (const bool in_file : {false, true}) {
+    for (const bool parameters : {false, true}) {
+      if (!in_file && !parameters) continue;
+      FleetSetup setup = Fleet(true);
+      setup.placement = {.residence = StatePlacement::Residence::kHost, .parameters_on_host = parameters};
+      if (in_file) setup.states_dir = testing::TempDir();
+      setup.micro_batches = 2;
+      setup.stage = parameters ? 3 : 2;
+      const std::string what = absl::StrCat(in_file ? "in a file" : "", parameters ? ", parameters" : "");
+      UnderEverySeed(
+          [&] {
+            const FleetResult result = TrainFleet(setup);
+            return std::tuple(result.losses, result.grad_norms, result.states);
+          },
+          what);
+      FleetSetup states_alone = setup;
+      states_alone.placement = kStatesOnHost;
+      states_alone.states_dir.clear();
+      EXPECT_EQ(TrainFleet(setup).states, TrainFleet(states_alone).states) << what;
+    }
+  }
+}
+
+// Digests of what the stream has not written yet, or has overwritten, would be of something else, and differ.
+TEST_F(DeferredStreams, ChecksOfTheRanks) {
+  for (const bool nccl : {false, true}) {
+    FleetSetup setup = Fleet(nccl);
+    setup.checks = {.parameters = true, .replay = true};
+    setup.check_every = 2;
+    for (setup.stage = 0; setup.stage <= 3; ++setup.stage) {
+      UnderEverySeed(
+          [&] {
+            const FleetResult result = TrainFleet(setup);
+            return std::tuple(result.losses, result.grad_norms, result.states);
+          },
+          absl::StrCat("stage ", setup.stage, nccl ? ", nccl" : ", staged"));
+    }
+  }
+}
+
+// The rank whose numbers are changed is found on a GPU too.
+TEST_F(DeferredStreams, ChecksNameTheRank) {
+  device::cuda::emulation::SetMachine({.gpus = 3});
+  for (const StepChecks checks : {StepChecks{.parameters = true}, StepChecks{.replay = true}}) {
+    FleetSetup setup = Fleet(true);
+    setup.model = model::TestModelConfig(3, 24, 3, 8, 53);
+    setup.world_size = 3;
+    setup.global_sequences = 6;
+    setup.stage = 1;
+    setup.checks = checks;
+    setup.faulty_rank = 1;
+    RunFleet(setup, [&](TestRank& rank) {
+      ZF_CHECK(rank.engine().Initialize(setup.seed).ok());
+      absl::Status failure;
+      for (int64_t step = 1; step <= setup.steps && failure.ok(); ++step) failure = rank.TryStep(step).status();
+      const std::optional<v1::Disagreement> verdict = DisagreementOf(failure);
+      ASSERT_TRUE(verdict) << failure;
+      EXPECT_THAT(verdict->ranks(), testing::ElementsAre(1));
+    });
   }
 }
 

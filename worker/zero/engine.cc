@@ -44,7 +44,7 @@ ZeroEngine::ZeroEngine(const EngineParts& parts, const v1::OptimizerConfig& opti
       sums_(std::make_unique<StepSums>(parts_, tensor_group_.get())),
       control_(parts.device_arena.TakeAs<device::StepControl>(kControlRow)),
       results_(parts.host_arena.TakeAs<device::StepControl>(kResultsRow)),
-      guard_(std::make_unique<StepGuard>(parts_, *updater_, sums_->losses())) {
+      guard_(std::make_unique<StepGuard>(parts_, *updater_, sums_->losses(), sums_->room())) {
   const bool on_host = parts_.model.HostActivationBytes() > 0;
   const bool in_bands = parts_.layout.gradients_in_bands();
   parts_.model.SetMemory({.activations = parts_.device_arena.Take(kActivationsRow),

@@ -1,33 +1,64 @@
 // Digests, their gather and the verdict; see integrity.h.
 #include "worker/zero/integrity.h"
 
+#include <algorithm>
 #include <optional>
 #include <span>
 
 #include "base/check.h"
 #include "base/status.h"
+#include "worker/device/step_control.h"
 
 namespace zerofleet::zero {
+namespace {
 
-IntegrityChecker::IntegrityChecker(const EngineParts& parts)
-    : parts_(parts), layout_(parts.layout), digests_(parts.communicator.size()) {
+constexpr int64_t kPieceBytes = int64_t{1} << 20;
+
+bool IsDry(const device::Device& device) { return device.kind() == "dry"; }
+
+}  // namespace
+
+IntegrityChecker::IntegrityChecker(const EngineParts& parts, void* room)
+    : parts_(parts),
+      layout_(parts.layout),
+      digests_(parts.communicator.size()),
+      on_device_(static_cast<DigestBits*>(room)) {
+  static_assert(sizeof(DigestBits) <= sizeof(device::StepScalars));
   ZF_CHECK(parts.ranks.empty() || parts.ranks.size() == digests_.size());
 }
 
+PassDigest::PassDigest(const EngineParts& parts)
+    : parts_(parts),
+      piece_(parts.device.host_addressable() || IsDry(parts.device) ? 0 : static_cast<size_t>(kPieceBytes)) {}
+
 absl::Status PassDigest::Add(const void* data, int64_t bytes) {
-  if (!parts_.device.host_addressable()) return absl::OkStatus();
-  ZF_RETURN_IF_ERROR(parts_.stream.Synchronize());
-  digest_.Update(std::as_bytes(std::span(static_cast<const char*>(data), static_cast<size_t>(bytes))));
+  if (IsDry(parts_.device)) return absl::OkStatus();
+  std::span<const std::byte> left(static_cast<const std::byte*>(data), static_cast<size_t>(bytes));
+  while (!left.empty()) {
+    std::span<const std::byte> now = left;
+    if (!piece_.empty()) {
+      now = std::span(piece_).first(std::min(left.size(), piece_.size()));
+      parts_.device.Copy(parts_.stream, piece_.data(), left.data(), static_cast<int64_t>(now.size()));
+    }
+    ZF_RETURN_IF_ERROR(parts_.stream.Synchronize());
+    digest_.Update(now);
+    left = left.subspan(now.size());
+  }
   return absl::OkStatus();
 }
 
 absl::Status IntegrityChecker::Gather(const DigestBits& mine) {
-  digests_[parts_.communicator.rank()] = mine;
-  ZF_RETURN_IF_ERROR(
-      parts_.communicator.AllGatherBytes(nullptr, digests_.data(), sizeof(DigestBits), kDigestsUnit).Wait());
-  // In a dry run nobody answers.
-  if (!parts_.device.host_addressable()) digests_.assign(digests_.size(), mine);
-  return absl::OkStatus();
+  device::Device& device = parts_.device;
+  device.Copy(parts_.stream, on_device_ + parts_.communicator.rank(), &mine, sizeof mine);
+  const collective::Communicator::Pending gathered =
+      parts_.communicator.AllGatherBytes(nullptr, on_device_, sizeof(DigestBits), kDigestsUnit, parts_.stream.Record());
+  ZF_RETURN_IF_ERROR(gathered.Wait());
+  if (IsDry(device)) {  // nobody answers
+    digests_.assign(digests_.size(), mine);
+    return absl::OkStatus();
+  }
+  device.Copy(parts_.stream, digests_.data(), on_device_, static_cast<int64_t>(digests_.size() * sizeof(DigestBits)));
+  return parts_.stream.Synchronize();
 }
 
 absl::Status IntegrityChecker::CheckParameters(int64_t step, device::Tensor resting) {

@@ -13,11 +13,13 @@
 //   Where the two differ, other ranks compute the micro-batch once more, and a majority decides. With two ranks each
 //   repeats both micro-batches, so a rank with a fault that does not come again disagrees with itself.
 //
-// In a group of one rank nothing is compared. The host makes digests, of memory that it can address; on a device
-// without such memory, as in a dry run, there are only the passes and gathers.
+// In a group of one rank nothing is compared. The host makes digests; from a device whose memory it cannot address it
+// first copies what they are made of, in pieces. On a device without memory, in a dry run, there are only the passes
+// and gathers.
 #ifndef ZEROFLEET_WORKER_ZERO_INTEGRITY_H_
 #define ZEROFLEET_WORKER_ZERO_INTEGRITY_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -42,7 +44,7 @@ struct StepChecks {
 // The digest of one pass: what is added to it, in order.
 class PassDigest {
  public:
-  explicit PassDigest(const EngineParts& parts) : parts_(parts) {}
+  explicit PassDigest(const EngineParts& parts);
   // Waits until the stream has written `data`.
   absl::Status Add(const void* data, int64_t bytes);
   DigestBits Bits() const { return digest_.Bits(); }
@@ -50,6 +52,7 @@ class PassDigest {
  private:
   const EngineParts& parts_;
   StreamingDigest digest_;
+  std::vector<std::byte> piece_;  // host memory for copies; empty where none are needed
 };
 
 // A rank's first replay computes the micro-batch of the rank this many places further on in the group.
@@ -57,7 +60,8 @@ inline constexpr int kFirstReplay = 1;
 
 class IntegrityChecker {
  public:
-  explicit IntegrityChecker(const EngineParts& parts);
+  // `room` is device memory for a digest of every rank, free in the stream's order during calls.
+  IntegrityChecker(const EngineParts& parts, void* room);
 
   // Collective, if there is anything to compare. `resting` has all parameters; the stream has written them. Returns
   // Aborted, with the verdict (DisagreementOf), if ranks disagree.
@@ -86,6 +90,7 @@ class IntegrityChecker {
   const EngineParts& parts_;
   const ZeroLayout& layout_;
   std::vector<DigestBits> digests_;  // by number in the group
+  DigestBits* const on_device_;      // by number in the group, where communicators need them
 };
 
 }  // namespace zerofleet::zero

@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "worker/zero/disagreement.h"
 #include "worker/zero/fleet_testing.h"
+#include "worker/zero/offload_testing.h"
 
 namespace zerofleet::zero {
 namespace {
@@ -56,6 +57,30 @@ TEST(CheckParameters, OfTwoRanksNoneIsBlamed) {
     ASSERT_TRUE(verdict) << failure;
     EXPECT_TRUE(verdict->undecided());
     EXPECT_THAT(verdict->ranks(), ElementsAre(0, 1));
+  }
+}
+
+// From memory that the host cannot address, more than one piece of a digest is copied.
+TEST(StepChecks, ReadACopyOfTheDevicesMemory) {
+  for (const StepChecks& checks : {StepChecks{.parameters = true}, StepChecks{.replay = true}}) {
+    for (const int faulty : {-1, 1}) {
+      FleetSetup setup = {.model = model::TestModelConfig(1, 256, 4, 8, 300),
+                          .stage = 1,
+                          .world_size = 3,
+                          .steps = 2,
+                          .checks = checks,
+                          .faulty_rank = faulty};
+      setup.make_device = [](int) { return std::make_unique<AwayDevice>(); };
+      for (const absl::Status& failure : FirstFailures(setup)) {
+        if (faulty < 0) {
+          EXPECT_TRUE(failure.ok()) << failure;
+          continue;
+        }
+        const std::optional<v1::Disagreement> verdict = DisagreementOf(failure);
+        ASSERT_TRUE(verdict) << failure;
+        EXPECT_THAT(verdict->ranks(), ElementsAre(faulty));
+      }
+    }
   }
 }
 

@@ -8,8 +8,8 @@
 
 namespace zerofleet::zero {
 
-StepGuard::StepGuard(const EngineParts& parts, Updater& updater, const double* loss)
-    : parts_(parts), updater_(updater), loss_(loss), integrity_(parts) {}
+StepGuard::StepGuard(const EngineParts& parts, Updater& updater, const double* loss, void* room)
+    : parts_(parts), updater_(updater), loss_(loss), integrity_(parts, room) {}
 
 absl::Status StepGuard::Before(const StepChecks& checks, const device::StepControl* control,
                                const device::StepRule& rule, Pass pass) {

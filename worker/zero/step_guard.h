@@ -22,8 +22,8 @@ class StepGuard {
   // loss to the constructor's `loss`.
   using Pass = std::function<absl::Status(int number)>;
 
-  // `loss` is device memory.
-  StepGuard(const EngineParts& parts, Updater& updater, const double* loss);
+  // `loss` and `room`, of StepSums::room, are device memory.
+  StepGuard(const EngineParts& parts, Updater& updater, const double* loss, void* room);
 
   // Called when a step begins. `control`, device memory that the stream has written, is the step's; the gradients'
   // memory is free: if another rank's micro-batch is to be replayed, it is run here.

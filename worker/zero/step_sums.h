@@ -32,6 +32,8 @@ class StepSums {
   double* losses() const { return losses_; }
   // Device memory for the divisor of each micro-batch's loss, which a foreign model's passes report.
   double* weights() const { return weights_; }
+  // At least 16 bytes of device memory for each rank of the group, free in the stream's order outside the calls below.
+  void* room() const { return all_; }
   // Squares this rank's shard of the unit's reduced gradient: one sum for each range that counts (ZeroLayout::Counted).
   void AddSquares(int unit, device::Tensor gradient);
   // Sums and gathers the step's numbers, and writes the decision to `control`, device memory.
