@@ -43,7 +43,7 @@ def test_a_pass_is_the_recorded_one(name, precision):
     task, foreign, worker, plain, engine = prepared(name, precision)
     recorded = [(e["what"], e["unit"]) for e in foreign["training"]]
     samples, position = [4, 9], 13
-    loss, weight = worker.train(engine, samples, position, lambda: None)
+    loss, weight = worker.train(engine, samples, position, False, lambda: None)
     batch = worker.batch(samples, position)
     plain.train()
     expected, expected_weight = task.loss(plain, batch)
@@ -72,7 +72,7 @@ def test_evaluation_is_without_gradients(name):
 
 def test_dropout_depends_on_seed_and_position_alone():
     _, _, worker, _, engine = prepared("gpt2")
-    losses = [worker.train(engine, [4, 9], position, lambda: None)[0] for position in (5, 6, 5)]
+    losses = [worker.train(engine, [4, 9], position, False, lambda: None)[0] for position in (5, 6, 5)]
     assert losses[0] == losses[2] != losses[1]
 
 
@@ -80,7 +80,7 @@ def test_what_build_has_put_into_eval_stays_so():
     _, foreign, worker, plain, engine = prepared("normed")
     before = {n: b.clone() for n, b in worker.model.named_buffers()}
     assert "1.running_mean" in foreign["buffers"]
-    loss, _ = worker.train(engine, [4, 9], 0, lambda: None)
+    loss, _ = worker.train(engine, [4, 9], 0, False, lambda: None)
     assert loss == float(models.class_loss(plain, worker.batch([4, 9], 0))[0])
     for name, buffer in worker.model.named_buffers():
         assert torch.equal(buffer, before[name]), name
@@ -120,7 +120,7 @@ def test_a_micro_batch_without_targets_adds_nothing():
     _, _, worker, _, engine = prepared("dropped")
     worker._task.loss, given = mean_loss, worker._task.loss
     try:
-        assert worker.train(engine, [4, 9], 13, lambda: None) == (0, 0)
+        assert worker.train(engine, [4, 9], 13, False, lambda: None) == (0, 0)
     finally:
         worker._task.loss = given
     assert not any(sums.any() for sums in engine.sums)
@@ -240,7 +240,7 @@ def test_what_is_trained_does_not_change_within_a_run():
     _, _, worker, _, engine = prepared("dropped")
     worker.model.layers[1].requires_grad_(False)
     with pytest.raises(Error, match="build: requires_grad of parameter layers.1.self_attn.in_proj_weight is False in a pass"):
-        worker.train(engine, [4, 9], 13, lambda: None)
+        worker.train(engine, [4, 9], 13, False, lambda: None)
 
 
 def test_units_are_classes_or_names():

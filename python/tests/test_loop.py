@@ -18,7 +18,7 @@ class Passes:
     def batch(self, samples, position):
         return torch.tensor(float(position), requires_grad=True)
 
-    def begin(self, units):
+    def begin(self, units, first):
         self.begun.append(units)
         if units in self.lost:
             raise Error("a peer is lost", 4)
@@ -43,7 +43,7 @@ def worker(passes, requests):
     made = loop._Worker.__new__(loop._Worker)
     made._passes, made._asked, made._answers, made._unanswered = passes, queue.Queue(), queue.Queue(), False
     for number in range(requests):
-        made._asked.put(("train", number, [number], number))
+        made._asked.put(("train", number, [number], number, number == 0))
     return made
 
 
@@ -54,8 +54,8 @@ def test_a_peer_that_is_lost_at_the_beginning_of_a_pass_does_not_end_the_loop():
         with micro:
             micro.backward(micro.batch * 2, 3)
         break
-    assert str(run._answers.get()) == "a peer is lost"
-    assert run._answers.get() == (2.0, 3.0)
+    assert str(run._answers.get_nowait()) == "a peer is lost"
+    assert run._answers.get_nowait() == (2.0, 3.0)
     assert passes.begun == [0, 1] and passes.ended == 1
 
 
@@ -66,4 +66,4 @@ def test_an_exception_in_the_body_is_the_answer():
             raise KeyError("seven")
         break
     with pytest.raises(KeyError, match="seven"):
-        raise run._answers.get()
+        raise run._answers.get_nowait()

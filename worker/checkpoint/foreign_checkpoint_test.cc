@@ -29,6 +29,12 @@ class ForeignCheckpointTest : public CheckpointTest {
     config.mutable_model()->mutable_foreign()->add_buffers("steps");
     return config;
   }
+  static v1::Config BufferedConfig() {
+    v1::Config config = Config();
+    *config.mutable_model() = model::BufferedForeignConfig();
+    for (const char* const name : {"steps", "means"}) config.mutable_model()->mutable_foreign()->add_buffers(name);
+    return config;
+  }
   // Writes 0, 1, 2, ... as tensors of these names and shapes.
   void WriteWeights(const std::vector<SafetensorsTensor>& tensors) {
     std::string data;
@@ -70,8 +76,7 @@ TEST_F(ForeignCheckpointTest, BuffersAreExportedInTheirOwnTypes) {
   const std::vector<SafetensorsTensor> stored = {
       module_[0], module_[1], module_[2], {"steps", "F32", {8}}, {"means", "F32", {12}}};
   WriteWeights(stored);  // the bytes of the buffers are 24, 25, 26, ...
-  v1::Config config = Config();
-  *config.mutable_model() = model::BufferedForeignConfig();
+  v1::Config config = BufferedConfig();
   const absl::Status imported = ImportModel(Path("weights"), Path("step-00000000"), config, {"1.2.3", 77});
   ASSERT_TRUE(imported.ok()) << imported;
   ASSERT_TRUE(ExportHuggingFace(Path("step-00000000"), Path("hf"), device::DType::kBF16).ok());
@@ -86,6 +91,29 @@ TEST_F(ForeignCheckpointTest, BuffersAreExportedInTheirOwnTypes) {
   for (int64_t i = 0; i < model::TestBuffers::kBytes; ++i) EXPECT_EQ(contents[header.data_begin + i], 24 + i);
 }
 
+TEST_F(ForeignCheckpointTest, BuffersThatPyTorchDoesNotStoreAreNotExported) {
+  WriteWeights({module_[0], module_[1], module_[2], {"steps", "F32", {8}}, {"means", "F32", {12}}});
+  for (const char* const left : {"steps", "means"}) {
+    v1::Config config = BufferedConfig();
+    config.mutable_model()->mutable_foreign()->clear_buffers();
+    config.mutable_model()->mutable_foreign()->add_buffers(left);
+    const std::string step_dir = Path(absl::StrCat(left, "/step-00000000")), out = Path(absl::StrCat("hf-", left));
+    ASSERT_TRUE(CreateDirectories(Path(left)).ok());
+    ASSERT_TRUE(ImportModel(Path("weights"), step_dir, config, {"1.2.3", 77}).ok());
+    ASSERT_TRUE(ExportHuggingFace(step_dir, out).ok());
+    const SafetensorsHeader header = ReadSafetensorsHeader(JoinPath(out, "model.safetensors")).value();
+    ASSERT_EQ(header.tensors.size(), 4u);
+    const std::string contents = Contents(JoinPath(out, "model.safetensors"));
+    for (const SafetensorsTensor& tensor : header.tensors) {
+      if (tensor.name != left) continue;
+      const int first = tensor.name == "steps" ? 24 : 32;
+      for (int64_t i = 0; i < tensor.end - tensor.begin; ++i) {
+        EXPECT_EQ(contents[static_cast<size_t>(header.data_begin + tensor.begin + i)], first + i) << left;
+      }
+    }
+  }
+}
+
 TEST_F(ForeignCheckpointTest, AByteThatIsNoneIsNotExported) {
   for (const float wrong : {-1.0f, 0.5f, 256.0f}) {
     std::vector<SafetensorsTensor> stored = module_;
@@ -95,8 +123,7 @@ TEST_F(ForeignCheckpointTest, AByteThatIsNoneIsNotExported) {
     std::string file = Contents(Path("weights/model.safetensors"));
     std::memcpy(file.data() + file.size() - sizeof wrong, &wrong, sizeof wrong);
     Overwrite(Path("weights/model.safetensors"), file);
-    v1::Config config = Config();
-    *config.mutable_model() = model::BufferedForeignConfig();
+    const v1::Config config = BufferedConfig();
     const std::string step_dir = Path(absl::StrCat("of", wrong, "/step-00000000"));
     ASSERT_TRUE(CreateDirectories(Path(absl::StrCat("of", wrong))).ok());
     ASSERT_TRUE(ImportModel(Path("weights"), step_dir, config, {"1.2.3", 77}).ok());

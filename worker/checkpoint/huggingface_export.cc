@@ -1,4 +1,5 @@
 // A committed checkpoint as model.safetensors and config.json; see huggingface.h.
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -43,11 +44,13 @@ absl::Status WriteSafetensors(const std::string& path, bool transposes, const mo
                               WeightsOf which) {
   ZF_CHECK(manifest.tensors_size() == static_cast<int>(spec.tensors().size()));
   SafetensorsFile file(dtype);
-  const std::map<std::string, v1::ForeignBuffer> buffers = BuffersOf(manifest.config().model().foreign());
+  const v1::ForeignModel& foreign = manifest.config().model().foreign();
+  const std::map<std::string, v1::ForeignBuffer> buffers = BuffersOf(foreign);
   for (const v1::TensorEntry& entry : manifest.tensors()) {
     const auto buffer = buffers.find(entry.name());
     if (buffer != buffers.end()) {
-      file.AddBuffer(entry, buffer->second);
+      const bool is_stored = std::ranges::find(foreign.buffers(), entry.name()) != foreign.buffers().end();
+      if (is_stored) file.AddBuffer(entry, buffer->second);  // PyTorch does not store the others either
       continue;
     }
     if (IsAdapter(entry.name())) continue;  // merged into its weight; adapters come behind all others

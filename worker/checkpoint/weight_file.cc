@@ -74,27 +74,33 @@ absl::Status PutAll(const std::vector<PlacedWeight>& weights, std::span<std::byt
   const int64_t begin = weights.front().flat_begin, end = weights.back().flat_end;
   ZF_ASSIGN_OR_RETURN(const MergedAdapters adapters, MergedAdapters::Load(step_dir, manifest, which));
   std::vector<float> merged;
-  return LoadWeights(step_dir, manifest, {{begin, end, begin}}, which,
-                     [&](int64_t offset, std::span<const float> values) -> absl::Status {
-                       auto weight =
-                           std::upper_bound(weights.begin(), weights.end(), offset,
-                                            [](int64_t at, const PlacedWeight& one) { return at < one.flat_end; });
-                       while (!values.empty()) {
-                         ZF_CHECK(weight != weights.end());
-                         const auto count = std::min(static_cast<int64_t>(values.size()), weight->flat_end - offset);
-                         std::span<const float> piece = values.first(static_cast<size_t>(count));
-                         if (adapters.Has(weight->name)) {
-                           merged.assign(piece.begin(), piece.end());
-                           adapters.AddTo(weight->name, offset - weight->flat_begin, merged);
-                           piece = merged;
-                         }
-                         ZF_RETURN_IF_ERROR(PutValues(*weight, offset - weight->flat_begin, piece, file.data()));
-                         values = values.subspan(static_cast<size_t>(count));
-                         offset += count;
-                         ++weight;
-                       }
-                       return absl::OkStatus();
-                     });
+  return LoadWeights(
+      step_dir, manifest, {{begin, end, begin}}, which,
+      [&](int64_t offset, std::span<const float> values) -> absl::Status {
+        auto weight = std::upper_bound(weights.begin(), weights.end(), offset,
+                                       [](int64_t at, const PlacedWeight& one) { return at < one.flat_end; });
+        while (!values.empty()) {
+          ZF_CHECK(weight != weights.end());
+          if (offset < weight->flat_begin) {  // of a tensor that is left out
+            const auto skipped = std::min(static_cast<int64_t>(values.size()), weight->flat_begin - offset);
+            values = values.subspan(static_cast<size_t>(skipped));
+            offset += skipped;
+            continue;
+          }
+          const auto count = std::min(static_cast<int64_t>(values.size()), weight->flat_end - offset);
+          std::span<const float> piece = values.first(static_cast<size_t>(count));
+          if (adapters.Has(weight->name)) {
+            merged.assign(piece.begin(), piece.end());
+            adapters.AddTo(weight->name, offset - weight->flat_begin, merged);
+            piece = merged;
+          }
+          ZF_RETURN_IF_ERROR(PutValues(*weight, offset - weight->flat_begin, piece, file.data()));
+          values = values.subspan(static_cast<size_t>(count));
+          offset += count;
+          ++weight;
+        }
+        return absl::OkStatus();
+      });
 }
 
 }  // namespace

@@ -35,9 +35,10 @@ struct PlacedWeight {
 };
 
 // Writes `path`, which must not exist: `header`, then `weights`, in flat order, which must end within `bytes`; bytes
-// that belong to neither are zero. Low-rank adapters are merged into the weights they belong to. Every byte of the
-// checkpoint `step_dir` is checked on the way. InvalidArgument, naming tensor and element, for a weight beyond its
-// type's range, and DataLoss for a byte that is none; on an error no file is left.
+// that belong to neither are zero. What lies between two weights in the flat space is left out. Low-rank adapters are
+// merged into the weights they belong to. Every byte of the checkpoint `step_dir` is checked on the way.
+// InvalidArgument, naming tensor and element, for a weight beyond its type's range, and DataLoss for a byte that is
+// none; on an error no file is left.
 absl::Status WriteWeightFile(const std::string& path, std::string_view header, int64_t bytes,
                              const std::vector<PlacedWeight>& weights, const std::string& step_dir,
                              const v1::CheckpointManifest& manifest, WeightsOf which);
