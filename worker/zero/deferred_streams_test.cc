@@ -161,6 +161,26 @@ TEST_F(DeferredStreams, OffloadOfEverythingOverNccl) {
   }
 }
 
+// Late updates are computed beside the next step, whose passes use the older parameters.
+TEST_F(DeferredStreams, LateUpdatesOverNccl) {
+  for (const bool looks_ahead : {false, true}) {
+    FleetSetup setup = Fleet(true);
+    setup.placement = kStatesOnHost;
+    setup.delay_after = 1;
+    setup.looks_ahead = looks_ahead;
+    setup.flushes = true;
+    setup.steps = 6;
+    for (setup.stage = 1; setup.stage <= 3; ++setup.stage) {
+      UnderEverySeed(
+          [&] {
+            const FleetResult result = TrainFleet(setup);
+            return std::tuple(result.losses, result.grad_norms, result.states);
+          },
+          absl::StrCat("stage ", setup.stage, looks_ahead ? ", looking ahead" : ""));
+    }
+  }
+}
+
 // Digests of what the stream has not written yet, or has overwritten, would be of something else, and differ.
 TEST_F(DeferredStreams, ChecksOfTheRanks) {
   for (const bool nccl : {false, true}) {

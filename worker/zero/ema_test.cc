@@ -107,6 +107,7 @@ TEST(Ema, OfADelayedUpdateComesWithIt) {
   FleetSetup setup = AveragingFleet();
   setup.placement.residence = StatePlacement::Residence::kHost;
   setup.delay_after = 2;
+  setup.flushes = true;
   for (const bool looks_ahead : {false, true}) {
     setup.looks_ahead = looks_ahead;
     const FleetResult delayed = TrainFleet(setup);

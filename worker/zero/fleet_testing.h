@@ -59,6 +59,7 @@ struct FleetSetup {
   std::string states_dir = {};  // if set, states that leave the device rest in a file in this folder
   int64_t delay_after = 0;      // after this many steps updates come one step late; needs states on the host; 0: never
   bool looks_ahead = false;     // late updates also leave the parameters ahead of the weights
+  bool flushes = false;         // TrainFleet ends with a flush, so that no update is under way when it reads the states
   std::optional<v1::OptimizerConfig> settings = {};       // TestOptimizer's by default
   std::function<int64_t(int64_t step)> tokens = nullptr;  // if set, the tokens that a step's gradient is divided by
   StepChecks checks = {};                                 // at every check_every-th step
@@ -75,6 +76,7 @@ struct FleetSetup {
   bool histograms = false;                                   // taken at every step
   std::function<int64_t(int64_t step)> leaves_of = nullptr;  // the leaves of steps that are smaller than `leaves`
   std::vector<std::string> freeze = {};                      // patterns of tensors (ModelSpec::Freeze)
+  const optim::OptimizerRow* row = nullptr;                  // if set, used instead of `optimizer`'s
   bool rows_apart = false;                                   // no buffer shares memory with another
   // If set, make each rank's device instead of CreateDevice, and a group's communicators instead of threads' of one
   // process.
@@ -85,6 +87,7 @@ struct FleetSetup {
 };
 
 inline const optim::OptimizerRow* OptimizerRowOf(const FleetSetup& setup) {
+  if (setup.row != nullptr) return setup.row;
   v1::Config config;
   config.mutable_optimizer()->set_name(setup.optimizer);
   config.mutable_ema()->set_decay(setup.ema_decay);
@@ -398,6 +401,7 @@ inline FleetResult TrainFleet(const FleetSetup& setup) {
       while (rank.engine().launched() > setup.steps_ahead) collect();
     }
     while (rank.engine().launched() > 0) collect();
+    if (setup.flushes) ZF_CHECK(rank.engine().Flush().ok());
     const absl::MutexLock lock(&mutex);
     for (const coordinator::PlacedRange& range : rank.spec().ToWhole(rank.engine().state().RangesToStore())) {
       const TrainingState& state = rank.engine().state();

@@ -64,6 +64,10 @@ HostUpdater::HostUpdater(const UpdaterParts& parts)
       expected_(parts.layout.units()),
       taken_(parts.layout.units()),
       updated_(parts.layout.units()),
+      computes_beside_(updates_behind() && parts.layout.delays() && !parts.layout.optimizer().whole_matrices &&
+                       !parts.layout.parameters_on_host()),
+      computed_(parts.layout.units()),
+      computing_(/*has_thread=*/computes_beside_),
       jobs_(/*has_thread=*/updates_behind()) {
   for (const StateTile& tile : state_tiles_) ++first_tile_[tile.unit + 1];
   std::partial_sum(first_tile_.begin(), first_tile_.end(), first_tile_.begin());
@@ -89,6 +93,7 @@ HostUpdater::HostUpdater(const UpdaterParts& parts)
 HostUpdater::~HostUpdater() {
   constexpr double kDrainLimitSeconds = 10;
   stopping_ = true;
+  computing_.Stop();
   jobs_.Stop();
   for (const std::unique_ptr<device::Stream>* const stream : {&down_, &up_}) {
     if (*stream != nullptr) (*stream)->Record()->SettledWithin(kDrainLimitSeconds);
@@ -110,6 +115,7 @@ void HostUpdater::Count(LinkTraffic::Direction LinkTraffic::*direction, int64_t 
 absl::Status HostUpdater::Initialize(uint64_t seed) {
   ZF_RETURN_IF_ERROR(streams_made_);
   held_ = kNone;
+  ZF_RETURN_IF_ERROR(computing_.Await(computed_.back()));
   ZF_RETURN_IF_ERROR(state_.Initialize(seed, parts_.device.ops(), parts_.stream));
   return parts_.stream.Synchronize();
 }
@@ -197,6 +203,17 @@ absl::Status HostUpdater::Update(const device::StepControl* control, device::Ten
   }
   const int before = std::exchange(held_, filling_);
   filling_ = 1 - filling_;
+  if (computes_beside_) {
+    for (int u = 0; u < parts_.layout.units(); ++u) {
+      const int64_t computed = computed_[u];
+      Post(updated_[u], up_, [this, u, before, computed, parameters, decided = parts_.stream.Record()] {
+        up_->Wait(*decided);
+        return before == kNone ? absl::OkStatus() : SendComputed(before, u, computed, parameters);
+      });
+    }
+    StartComputing(held_);
+    return absl::OkStatus();
+  }
   StartUpdate(
       {.step = before, .at_rest = gradients, .parameters = parameters, .looks_ahead = parts_.layout.looks_ahead()});
   return absl::OkStatus();
@@ -204,8 +221,60 @@ absl::Status HostUpdater::Update(const device::StepControl* control, device::Ten
 
 absl::StatusOr<bool> HostUpdater::Flush(device::Tensor parameters) {
   if (held_ == kNone) return false;
+  if (computes_beside_) {
+    held_ = kNone;
+    for (int u = 0; u < parts_.layout.units(); ++u) {
+      Post(updated_[u], up_, [this, u, parameters, all = computed_.back()]() -> absl::Status {
+        ZF_RETURN_IF_ERROR(computing_.Await(all));
+        return SendMaster(u, parameters);
+      });
+    }
+    return true;
+  }
   StartUpdate({.step = std::exchange(held_, kNone), .at_rest = {}, .parameters = parameters, .flushes = true});
   return true;
+}
+
+void HostUpdater::StartComputing(int step) {
+  computing_.Post([this, step, decided = parts_.stream.Record()]() -> absl::Status {
+    ZF_RETURN_IF_ERROR(Await(*decided));
+    host_.Copy(*host_stream_, &steps_[step].control, steps_[step].decided, sizeof(device::StepControl));
+    return host_stream_->Synchronize();
+  });
+  for (int u = 0; u < parts_.layout.units(); ++u) {
+    computed_[u] = computing_.Post([this, step, u, down = taken_[u].done]() -> absl::Status {
+      if (down != nullptr) ZF_RETURN_IF_ERROR(Await(*down));
+      return ComputeUnit(step, u);
+    });
+  }
+}
+
+// A parameter is no wider than its gradient, whose place it takes.
+absl::Status HostUpdater::ComputeUnit(int step, int unit) {
+  const Step& of = steps_[step];
+  if (of.control.apply == 0) return absl::OkStatus();
+  const device::Tensor& tile = tiles_.front().memory;
+  for (size_t t = first_tile_[unit]; t < first_tile_[unit + 1]; ++t) {
+    ZF_RETURN_IF_ERROR(UpdateTile(of.control, of.gradients, t, tile));
+    host_.Copy(*host_stream_, GradientAt(of.gradients, state_tiles_[t].state_offset).data, tile.data,
+               state_tiles_[t].count * device::DTypeBytes(tile.dtype));
+  }
+  return host_stream_->Synchronize();
+}
+
+absl::Status HostUpdater::SendComputed(int step, int unit, int64_t computed, device::Tensor parameters) {
+  ZF_RETURN_IF_ERROR(computing_.Await(computed));
+  const Step& of = steps_[step];
+  if (of.control.apply == 0) return absl::OkStatus();
+  const ZeroLayout::UpdatedRange piece = parts_.layout.Updated(unit);
+  for (size_t t = first_tile_[unit]; t < first_tile_[unit + 1]; ++t) {
+    const StateTile& place = state_tiles_[t];
+    const int64_t bytes = place.count * device::DTypeBytes(parameters.dtype);
+    parts_.device.Copy(*up_, parameters.Offset(piece.parameter_offset + place.begin).data,
+                       GradientAt(of.gradients, place.state_offset).data, bytes);
+    Count(&LinkTraffic::to_device, bytes);
+  }
+  return up_->failure();
 }
 
 // After `decided` nothing reads the parameters until FinishUnit.
@@ -404,6 +473,7 @@ absl::Status HostUpdater::SendMaster(int unit, device::Tensor parameters, size_t
 absl::Status HostUpdater::Publish(device::Tensor parameters, size_t vector) {
   ZF_RETURN_IF_ERROR(streams_made_);
   held_ = kNone;
+  ZF_RETURN_IF_ERROR(computing_.Await(computed_.back()));
   PublishOnDevice(parts_, state_, parameters, vector);
   up_->Wait(*parts_.stream.Record());
   for (int u = 0; u < parts_.layout.units(); ++u) ZF_RETURN_IF_ERROR(SendMaster(u, parameters, vector));

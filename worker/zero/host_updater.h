@@ -19,6 +19,10 @@
 // All of this runs as jobs in one queue, on two streams of the updater's own. Where the device is not the host's own
 // memory, the queue has a thread, which runs beside the backward pass and the next forward pass. Otherwise jobs run in
 // the calls that wait for them.
+//
+// A late update (§5.2) on such a device is computed on a thread of its own while the whole next step runs, from
+// gradients in host memory, in whose place its parameters are left. They are sent when that step has ended, since its
+// passes use the older ones. So a step takes the longer of two times, the device's and the host's.
 #ifndef ZEROFLEET_WORKER_ZERO_HOST_UPDATER_H_
 #define ZEROFLEET_WORKER_ZERO_HOST_UPDATER_H_
 
@@ -78,6 +82,7 @@ class HostUpdater : public Updater {
   struct Step {
     device::Tensor gradients;
     device::StepControl* decided = nullptr;  // the control, in host memory that the device copies it to
+    device::StepControl control = {};        // a copy that the thread of late updates has made
     double learning_rate = 0;
   };
   // How an update begins.
@@ -109,6 +114,11 @@ class HostUpdater : public Updater {
   using Make = std::function<absl::Status(size_t tile, device::Tensor to)>;
   absl::Status SendUnit(int unit, device::Tensor parameters, const Make& make);
   absl::Status UpdateUnit(int unit);
+  // For late updates beside the next step: computes the updates of a step whose gradients are on the host, each unit
+  // as soon as its own is there; and sends a unit's parameters once it is computed.
+  void StartComputing(int step);
+  absl::Status ComputeUnit(int step, int unit);
+  absl::Status SendComputed(int step, int unit, int64_t computed, device::Tensor parameters);
   // Updates the tile's states, and makes its parameters.
   absl::Status UpdateTile(const device::StepControl& control, const device::Tensor& gradients, size_t tile,
                           device::Tensor to);
@@ -168,8 +178,11 @@ class HostUpdater : public Updater {
   mutable absl::Mutex mutex_;
   LinkTraffic link_ ABSL_GUARDED_BY(mutex_);
   std::vector<UnitJob> taken_, updated_;  // by unit: the jobs that copy its gradient and its parameters in this step
+  const bool computes_beside_;            // whether late updates are computed beside the next step
+  std::vector<int64_t> computed_;         // by unit: the job that has computed its last late update
   absl::Status streams_made_;
-  JobQueue jobs_;  // last: its thread uses what is above
+  JobQueue computing_;  // of late updates beside the next step
+  JobQueue jobs_;       // last: its thread uses what is above
 };
 
 }  // namespace zerofleet::zero

@@ -34,12 +34,13 @@ class JobQueue {
   }
 
   // Returns when the job and all before it have run. Jobs after a failed one are skipped; the failure is then returned.
+  // Cancelled if the queue stops before.
   absl::Status Await(int64_t job) {
     absl::MutexLock lock(&mutex_);
     while (!thread_.joinable() && finished_ < job) RunNext();
-    const auto has_run = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return finished_ >= job; };
-    mutex_.Await(absl::Condition(&has_run));
-    return failure_;
+    const auto is_over = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return finished_ >= job || stopping_; };
+    mutex_.Await(absl::Condition(&is_over));
+    return finished_ >= job ? failure_ : absl::CancelledError("the queue has stopped");
   }
 
   // Waits for the job in progress; those that have not begun are dropped. Nothing may be posted afterwards.
