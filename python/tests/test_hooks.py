@@ -12,7 +12,7 @@ import torch
 import models
 import zerofleet
 from engine import PoisoningEngine
-from zerofleet import launch, passes as passes_module
+from zerofleet import buffers, launch, passes as passes_module
 from zerofleet.errors import Error
 from zerofleet.layout import build_on_meta, find_units, layout_of
 from zerofleet.record import describe_module, numbers_of, to_compute_type
@@ -32,6 +32,8 @@ def prepared(name, precision="fp32", order="ranks", threads=1):
     plain = task.build()
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
     values = {n: p.detach().clone() for n, p in plain.named_parameters()}
+    there = dict(plain.named_buffers())
+    values.update((t["name"], buffers.to_bytes(there[t["name"]]).float()) for t in buffers.tensors_in(foreign))
     for parameter in plain.parameters():  # only parameters: buffers, such as a table of positions, are left alone
         parameter.data = parameter.data.to(dtype)
     return task, foreign, worker, plain, PoisoningEngine(foreign, values, dtype)
@@ -74,6 +76,30 @@ def test_dropout_depends_on_seed_and_position_alone():
     _, _, worker, _, engine = prepared("gpt2")
     losses = [worker.train(engine, [4, 9], position, False, lambda: None)[0] for position in (5, 6, 5)]
     assert losses[0] == losses[2] != losses[1]
+
+
+def test_a_buffer_in_several_places_stays_one(monkeypatch):
+    class Elsewhere(passes_module.place_of("cpu", 0).__class__):
+        def move(self, batch):
+            return batch.clone() if isinstance(batch, torch.Tensor) else batch
+
+    monkeypatch.setattr(passes_module, "place_of", lambda kind, number: Elsewhere())
+    _, _, worker, _, _ = prepared("codebook")
+    assert worker.model.again.average is worker.model.average
+
+
+def test_only_the_first_micro_batch_delivers_buffers():
+    _, foreign, worker, plain, engine = prepared("codebook")
+    for first in (False, True):
+        worker.train(engine, [4, 9], 13, first, lambda: None)
+        gradients = engine.gradients()
+        assert bool((gradients["average"] != 0).any()) == first
+        assert worker.model.seen == 1  # each pass begins with the step's values
+    plain.train()
+    models.class_loss(plain, worker.batch([4, 9], 13))
+    for tensor in buffers.tensors_in(foreign):
+        made = buffers.from_bytes(gradients[tensor["name"]], tensor["buffer"])
+        assert torch.equal(made, dict(plain.named_buffers())[tensor["name"]]), tensor["name"]
 
 
 def test_what_build_has_put_into_eval_stays_so():

@@ -105,9 +105,12 @@ class Passes:
                                      requires_grad=layout.parameters[name].requires_grad)
             for module, attribute in places:
                 module._parameters[attribute] = parameter
+        moved = {}  # by identity: a buffer may be registered in several places
         for module in self.model.modules():
             for name, buffer in module._buffers.items():
-                module._buffers[name] = self._place.move(buffer)
+                if id(buffer) not in moved:
+                    moved[id(buffer)] = self._place.move(buffer)
+                module._buffers[name] = moved[id(buffer)]
         self._buffers = Buffers(self.model, foreign, self._dtype, self._place)
         self._memory = _Memory(layout, self._dtype, self._place)
         self._hooks = Hooks(self.model, layout, set(layout.trained) - set(foreign["unused"]))
