@@ -163,6 +163,7 @@ def test_they_begin_with_the_values_of_a_folder(tmp_path):
     state = model.state_dict()
     del state["1.running_var"]  # build's are taken
     save_file(state, tmp_path / "model.safetensors")
+    save_file({n: v + 1 for n, v in state.items()}, tmp_path / "model_ema.safetensors")  # an import does not read it either
     os.environ["ZF_TEST_WEIGHTS"] = str(tmp_path)
     try:
         fleet.train(tmp_path / "run", fleet.config("batch_normed_from_folder", tmp_path / "run", steps=1))

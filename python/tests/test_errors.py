@@ -51,7 +51,37 @@ CASES = {
                 self.register_buffer("seen", x.detach().mean())
                 return super().forward(x)
         task = zf.Task(lambda: Net(nn.Flatten(), nn.Linear(192, 5)), models.Images(40), models.class_loss, buffers="rank0")
-        """, "buffer seen of the module (Net) is made in a pass, or of a kind (torch.float32)"),
+        """, "buffer seen of the module (Net) is made in a pass; make it in build"),
+    "views_of_one_memory": ("""
+        class Net(nn.Sequential):
+            def __init__(self):
+                super().__init__(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(144, 5))
+                both = torch.cat([torch.zeros(4), torch.ones(4)])
+                self.register_buffer("mean", both[:4])
+                self.register_buffer("variance", both[4:])
+            def forward(self, x):
+                x = self[0](x)
+                return self[2](self[1](nn.functional.batch_norm(x, self.mean, self.variance, training=True)))
+        task = zf.Task(Net, models.Images(40), models.class_loss, buffers="rank0")
+        """, 'buffer mean of the module (Net) has no memory of its own, which buffers="rank0" needs; make it a copy of buffer variance'),
+    "changed_in_the_second_pass": ("""
+        class Net(nn.Sequential):
+            def __init__(self):
+                super().__init__(nn.Flatten(), nn.Linear(192, 5))
+                self.register_buffer("seen", torch.zeros(1))
+                self.passes = 0
+            def forward(self, x):
+                self.passes += 1
+                if self.passes == 2:
+                    self.seen += 1
+                return super().forward(x)
+        task = zf.Task(Net, models.Images(40), models.class_loss, buffers="rank0")
+        """, "build: buffer seen changes in the second training pass and not in the first"),
+    "made_of_parameters": ("""
+        def build():
+            return nn.Sequential(nn.Flatten(), nn.utils.parametrizations.spectral_norm(nn.Linear(192, 5)))
+        task = zf.Task(build, models.Images(40), models.class_loss, buffers="rank0")
+        """, "is on meta: it must not be computed from parameters"),
     "data_dependent": ("""
         class Net(nn.Module):
             def __init__(self):

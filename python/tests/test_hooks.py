@@ -102,6 +102,15 @@ def test_only_the_first_micro_batch_delivers_buffers():
         assert torch.equal(made, dict(plain.named_buffers())[tensor["name"]]), tensor["name"]
 
 
+def test_a_buffer_that_a_pass_leaves_at_a_parameter_overwrites_nothing():
+    _, _, worker, _, engine = prepared("remembering")
+    worker.train(engine, [4, 9], 13, True, lambda: None)
+    places = {place.data_ptr() for place in engine.places}
+    assert worker.model.last.data_ptr() in places
+    worker._buffers.load(engine)
+    assert worker.model.last.data_ptr() not in places and not bool(worker.model.last.any())
+
+
 def test_what_build_has_put_into_eval_stays_so():
     _, foreign, worker, plain, engine = prepared("normed")
     before = {n: b.clone() for n, b in worker.model.named_buffers()}

@@ -26,19 +26,27 @@ def _versions(model):
 
 
 class Writes(TorchDispatchMode):
-    """A context that notes which of a module's buffers are written to, replaced, made or removed."""
+    """A context that notes which of a module's buffers are written to, replaced, made or removed. ``before`` has, by name, how they
+    were: a tensor of the kind and, of several buffers in one memory, the names of the others."""
 
     def __init__(self, model):
         super().__init__()
         self._model = model
-        self.before = _versions(model)
-        self._names = {b.untyped_storage()._cdata: name for name, b in model.named_buffers() if b.layout == torch.strided}
+        self._versions = _versions(model)
+        self._names = {}  # by storage, which views share
+        self.before = {}
+        for name, buffer in model.named_buffers():
+            if buffer.layout == torch.strided:
+                self._names.setdefault(buffer.untyped_storage()._cdata, []).append(name)
+        for name, buffer in model.named_buffers():
+            sharing = self._names[buffer.untyped_storage()._cdata] if buffer.layout == torch.strided else []
+            self.before[name] = buffer, [other for other in sharing if other != name]
         self._written = set()
 
     def names(self):
         """The names of the buffers that are not as they were."""
         now = _versions(self._model)
-        changed = [name for name in {**self.before, **now} if self.before.get(name) != now.get(name)]
+        changed = [name for name in {**self._versions, **now} if self._versions.get(name) != now.get(name)]
         return [*changed, *sorted(self._written - set(changed))]
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
@@ -54,7 +62,7 @@ class Writes(TorchDispatchMode):
     def _note(self, value):
         for tensor in pytree.tree_leaves(value):
             if isinstance(tensor, torch.Tensor) and tensor.layout == torch.strided:
-                self._written |= {self._names[key] for key in [tensor.untyped_storage()._cdata] if key in self._names}
+                self._written.update(self._names.get(tensor.untyped_storage()._cdata, ()))
 
 
 def _where(model, name):
@@ -69,21 +77,33 @@ def refuse(model, name):
                 'eval(), use a layer without running statistics, or take those of rank 0 by buffers="rank0"')
 
 
+def check_real(model):
+    """Raises Error if a buffer has no values: ``build`` has computed it from parameters, which have none."""
+    for name, buffer in model.named_buffers():
+        if buffer.device.type == "meta":
+            raise Error(f"build: {_where(model, name)} is on meta: it must not be computed from parameters, which have no values "
+                        "while the module is built")
+
+
 def tensors_of(model, before, names):
     """The tensors of the buffers ``names``, which a pass has changed, as a unit of ``model.foreign`` has them: the widest
-    elements first, so that each buffer's bytes are aligned. ``before`` has the names of those that were there before the pass."""
+    elements first, so that each buffer's bytes are aligned. ``before`` is that of Writes."""
     found = []
-    for name, buffer in model.named_buffers():
-        if name not in names:
-            continue
-        if name not in before or buffer.dtype not in _TYPES or buffer.numel() == 0 or buffer.layout != torch.strided:
-            raise Error(f'build: {_where(model, name)} is made in a pass, or of a kind ({buffer.dtype}) that buffers="rank0" cannot '
-                        "hold")
-        found.append({"name": name, "shape": [buffer.numel() * buffer.element_size()], "decay": False,
-                      "buffer": {"dtype": _TYPES[buffer.dtype], "shape": list(buffer.shape)}})
-    missing = sorted(set(names) - {tensor["name"] for tensor in found})
-    if missing:
-        raise Error(f'build: buffer {missing[0]} is removed in a pass, and buffers="rank0" needs it')
+    now = dict(model.named_buffers())
+    for name in [name for name in before if name in names]:
+        was, sharing = before[name]
+        if was.dtype not in _TYPES or was.numel() == 0 or was.layout != torch.strided:
+            raise Error(f'build: {_where(model, name)} is of a kind ({was.dtype}) that buffers="rank0" cannot hold')
+        if sharing or not was.is_contiguous():
+            raise Error(f'build: {_where(model, name)} has no memory of its own, which buffers="rank0" needs; make it a copy of '
+                        f"{'buffer ' + sharing[0] if sharing else 'what it is a view of'}")
+        kind = {"dtype": _TYPES[was.dtype], "shape": list(was.shape)}
+        if not _is(now.get(name), kind):
+            raise Error(f"build: {_where(model, name)} is removed in a pass, or has another shape or type after it")
+        found.append({"name": name, "shape": [was.numel() * was.element_size()], "decay": False, "buffer": kind})
+    made = sorted(set(names) - {tensor["name"] for tensor in found})
+    if made:
+        raise Error(f'build: {_where(model, made[0])} is made in a pass; make it in build, so that buffers="rank0" can hold it')
     return sorted(found, key=lambda tensor: -_NAMED[tensor["buffer"]["dtype"]].itemsize)
 
 
@@ -115,39 +135,45 @@ class Buffers:
         self._dtype, self._place = dtype, place
         self._tensors = tensors_in(foreign)
         self._unit = len(foreign["units"]) - 1
-        self._places = []  # (module, attribute), by tensor
+        self._own = []  # by tensor: the buffer's own memory, and every (module, attribute) where it is registered
         for tensor in self._tensors:
             owner, _, attribute = tensor["name"].rpartition(".")
-            module = model.get_submodule(owner)
-            if not _is(module._buffers.get(attribute), tensor["buffer"]):
+            own = model.get_submodule(owner)._buffers.get(attribute)
+            if not _is(own, tensor["buffer"]):
                 raise Error(f"build: buffer {tensor['name']} is not the one here that it is where the run was started: build must "
                             "make the same module everywhere")
-            self._places.append((module, attribute))
+            places = [(module, name) for module in model.modules() for name, buffer in module._buffers.items() if buffer is own]
+            self._own.append((own, places))
         self._elements = sum(tensor["shape"][0] for tensor in self._tensors)
 
     def _pieces(self, whole):
         offset = 0
-        for tensor, (module, attribute) in zip(self._tensors, self._places):
+        for tensor, (own, places) in zip(self._tensors, self._own):
             count = tensor["shape"][0]
-            yield tensor, module._buffers[attribute], whole[offset:offset + count]
+            yield tensor, own, places, whole[offset:offset + count]
             offset += count
 
     def load(self, engine):
-        """Gives the module's buffers the values of the step."""
+        """Gives the module's buffers the values of the step, in their own memory: a pass may have left another tensor in their
+        place, even a parameter's."""
         if not self._tensors:
             return
         whole = self._place.tensor_at(engine.acquire(self._unit), self._elements, self._dtype).to(torch.uint8)
         engine.release(self._unit)
         with torch.no_grad():
-            for tensor, buffer, values in self._pieces(whole):
-                buffer.copy_(from_bytes(values, tensor["buffer"]))
+            for tensor, own, places, values in self._pieces(whole):
+                own.copy_(from_bytes(values, tensor["buffer"]))
+                for module, attribute in places:
+                    module._buffers[attribute] = own
 
     def deliver(self, engine, first):
         """Delivers what a training pass has made of them; ``first``: they are the next step's values."""
         if not self._tensors:
             return
         sums = self._place.tensor_at(engine.gradient(self._unit), self._elements, torch.float32)
-        for tensor, buffer, values in self._pieces(sums):
+        for tensor, _, places, values in self._pieces(sums):
+            module, attribute = places[0]
+            buffer = module._buffers.get(attribute)
             if not _is(buffer, tensor["buffer"]):
                 raise Error(f"build: {_where(self._model, tensor['name'])} has another shape or type after a pass")
             if first:

@@ -68,11 +68,10 @@ def load(path, model):
 
     from zerofleet.errors import Error
 
-    checkpoint = Checkpoint(path)
-    values = checkpoint.state_dict()
+    values = Checkpoint(path).state_dict()
     buffers = dict(model.named_buffers(remove_duplicate=False))
     parameters = dict(model.named_parameters())
-    parameters.update((name, buffers[name]) for name in checkpoint.buffers if name in buffers)
+    parameters.update((name, buffer) for name, buffer in buffers.items() if name in values)
     for name, parameter in parameters.items():
         if name not in values:
             raise Error(f"{path}: no weights of {name}", 3)

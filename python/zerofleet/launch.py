@@ -121,30 +121,49 @@ def _check_buffers(folder, task, seed, assigned=frozenset()):
                                 "in every worker, so it must set them")
 
 
-def _read_folder(folder):
-    """All tensors of the safetensors files in a folder."""
-    import glob
-
+def _read_folder(folder, wanted=None):
+    """The tensors in a folder, or those of them whose names are ``wanted``: of model.safetensors, or of the files that
+    model.safetensors.index.json lists, as an import reads them."""
     from safetensors import safe_open
 
+    index = os.path.join(folder, "model.safetensors.index.json")
+    if os.path.exists(os.path.join(folder, "model.safetensors")):
+        files = ["model.safetensors"]
+    elif os.path.exists(index):
+        with open(index, encoding="utf-8") as file:
+            files = sorted(set(json.load(file)["weight_map"].values()))
+    else:
+        raise Error(f"weights: {folder} has neither model.safetensors nor model.safetensors.index.json", 3)
     values = {}
-    for path in sorted(glob.glob(os.path.join(folder, "*.safetensors"))):
-        with safe_open(path, framework="pt") as file:
-            values.update((name, file.get_tensor(name)) for name in file.keys())
+    for name in files:
+        with safe_open(os.path.join(folder, os.path.basename(name)), framework="pt") as file:
+            values.update((key, file.get_tensor(key)) for key in file.keys() if wanted is None or key in wanted)
     return values
 
 
-def _add_buffers(values, tensors, task, seed):
-    """Puts the bytes of buffers, which begin with the values in ``values`` or with those that ``build`` makes, into ``values``."""
+def _stored_names(tensor, foreign):
+    """The names by which a folder may have a buffer: its own, those that it is tied to, and those before PEFT wrapped the module."""
+    own = [tensor["name"], *(alias["name"] for alias in foreign["aliases"] if alias["of"] == tensor["name"])]
+    return [*own, *(_without_adapters(name) for name in own)]
+
+
+def _add_buffers(values, foreign, task, seed):
+    """Puts the bytes of buffers, which begin with the values in the folder of weights or with those that ``build`` makes, into
+    ``values``."""
     from zerofleet import buffers
     from zerofleet.layout import build_on_meta
     from zerofleet.loaders import seed_with
 
     seed_with(seed)
+    tensors = buffers.tensors_in(foreign)
+    if not tensors:
+        return
     made = dict(build_on_meta(task.build).named_buffers())
+    every = {name for tensor in tensors for name in _stored_names(tensor, foreign)}
+    stored = {} if task.weights is None else _read_folder(task.weights, every)
     for tensor in tensors:
         name = tensor["name"]
-        value = values.get(name, made[name]).to(made[name].dtype)
+        value = next((stored[n] for n in _stored_names(tensor, foreign) if n in stored), made[name]).to(made[name].dtype)
         if value.shape != made[name].shape:
             raise Error(f"weights: buffer {name} is {list(value.shape)} there, and {list(made[name].shape)} in the module")
         values[name] = buffers.to_bytes(value)
@@ -166,7 +185,7 @@ def _write_initial(task, config, folder, step_dir):
     if task.weights is not None:
         if not os.path.isdir(task.weights):
             raise Error(f"weights: {task.weights}: no such folder")
-        _check_buffers(task.weights, task, config["seed"], assigned_names)
+        _check_buffers(task.weights, task, config["seed"], {name for t in assigned for name in _stored_names(t, foreign)})
         names = [t["name"] for u in foreign["units"] for t in u["tensors"] if t["name"] not in assigned_names]
         seed_with(config["seed"])
         values = _weights_under_adapters(task.weights, names, task.build)
@@ -178,7 +197,7 @@ def _write_initial(task, config, folder, step_dir):
     else:
         seed_with(config["seed"])
         values = {name: p.detach() for name, p in task.build().named_parameters()}
-    _add_buffers(values, assigned, task, config["seed"])
+    _add_buffers(values, foreign, task, config["seed"])
     temporary = os.path.join(folder, "initial")
     shutil.rmtree(temporary, ignore_errors=True)
     os.makedirs(temporary)

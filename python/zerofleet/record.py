@@ -230,6 +230,7 @@ class Recording:
         batch = collate_of(task)([task.data[i % count] for i in range(self._micro)])
         seed_with(config["seed"])
         self.model = build_on_meta(task.build)
+        buffers.check_real(self.model)
         self._modes = Modes(self.model)
         self.layout = layout_of(self.model, task.units)
         self._mode = FakeTensorMode(allow_non_fake_inputs=True)
@@ -251,11 +252,15 @@ class Recording:
             self._saved = int(saved())
             self._assigned = self._find_assigned(writes)
             self.layout.check_trained()
+            writes = buffers.Writes(self.model)
             hooks = Hooks(self.model, self.layout, self._found.gradients)
             self._training = _Recorder(self.layout.units)
-            with FlopCounterMode(display=False) as flops, _Reads(self.layout, hooks):
+            with FlopCounterMode(display=False) as flops, _Reads(self.layout, hooks), writes:
                 yield _Pass(self._modes, hooks, self._training, self._batch)
             hooks.remove()
+            for name in {tensor["name"] for tensor in self._find_assigned(writes)} - {t["name"] for t in self._assigned}:
+                raise Error(f"build: buffer {name} changes in the second training pass and not in the first; a buffer that passes "
+                            "change must change in each")
             self._training.finish_gradients()
             self._flops = flops.get_total_flops()
 

@@ -73,8 +73,11 @@ absl::Status CheckUnits(const v1::ForeignModel& foreign) {
         return InForeign(unit.name(), absl::StrCat("the tensor name '", tensor.name(), "' is empty or given twice"));
       }
       ZF_RETURN_IF_ERROR(CheckShape(tensor, &elements));
-      if (tensor.has_buffer() != unit.tensors(0).has_buffer() || (tensor.has_buffer() && unit.frozen())) {
-        return InForeign(unit.name(), "a unit of buffers has nothing else, and is not frozen");
+      const bool last = &unit == &*foreign.units().rbegin();
+      if (tensor.has_buffer() != unit.tensors(0).has_buffer() ||
+          (tensor.has_buffer() && (!last || unit.frozen() || !unit.module().empty()))) {
+        return InForeign(unit.name(),
+                         "a unit of buffers is the last one, has nothing else and no module, and is not frozen");
       }
       if (tensor.has_buffer()) ZF_RETURN_IF_ERROR(CheckBuffer(tensor));
     }
@@ -111,8 +114,9 @@ std::string DifferenceOf(const v1::ForeignModel& stored, const v1::ForeignModel&
 }
 
 bool AssignsBuffers(const v1::ForeignModel& model) {
-  return std::any_of(model.units().begin(), model.units().end(),
-                     [](const v1::ForeignUnit& unit) { return unit.tensors(0).has_buffer(); });
+  return std::any_of(model.units().begin(), model.units().end(), [](const v1::ForeignUnit& unit) {
+    return !unit.tensors().empty() && unit.tensors(0).has_buffer();
+  });
 }
 
 void FreezeAs(const v1::ForeignModel& other, v1::ForeignModel& model) {

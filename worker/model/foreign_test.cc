@@ -93,6 +93,13 @@ TEST(ForeignSpec, RefusesWhatIsNoBuffer) {
                 HasSubstr("impossible shape"));
   }
   EXPECT_THAT(with([](auto& u) { u.set_frozen(true); }), HasSubstr("(buffers): a unit of buffers"));
+  EXPECT_THAT(with([](auto& u) { u.set_module("norm"); }), HasSubstr("(buffers): a unit of buffers"));
+  v1::ModelConfig first = BufferedForeignConfig();
+  first.mutable_foreign()->mutable_units()->SwapElements(2, 3);
+  EXPECT_THAT(MessageOf(ModelSpec::Create(first).status()), HasSubstr("(buffers): a unit of buffers is the last one"));
+  v1::ForeignModel empty;
+  empty.add_units();
+  EXPECT_FALSE(AssignsBuffers(empty));
   for (const int tensor : {0, 1}) {
     EXPECT_THAT(with([&](auto& u) { u.mutable_tensors(tensor)->clear_buffer(); }), HasSubstr("has nothing else"));
   }

@@ -19,7 +19,7 @@ class JobQueue {
  public:
   using Job = std::function<absl::Status()>;
 
-  explicit JobQueue(bool has_thread) {
+  explicit JobQueue(bool has_thread) : has_thread_(has_thread) {
     if (has_thread) thread_ = std::thread([this] { RunAll(); });
   }
   ~JobQueue() { Stop(); }
@@ -37,7 +37,7 @@ class JobQueue {
   // Cancelled if the queue stops before.
   absl::Status Await(int64_t job) {
     absl::MutexLock lock(&mutex_);
-    while (!thread_.joinable() && finished_ < job) RunNext();
+    while (!has_thread_ && !stopping_ && finished_ < job) RunNext();
     const auto is_over = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return finished_ >= job || stopping_; };
     mutex_.Await(absl::Condition(&is_over));
     return finished_ >= job ? failure_ : absl::CancelledError("the queue has stopped");
@@ -74,6 +74,7 @@ class JobQueue {
   }
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stopping_ || !jobs_.empty(); }
 
+  const bool has_thread_;
   absl::Mutex mutex_;
   std::deque<Job> jobs_ ABSL_GUARDED_BY(mutex_);
   int64_t posted_ ABSL_GUARDED_BY(mutex_) = 0, finished_ ABSL_GUARDED_BY(mutex_) = 0;
