@@ -1,9 +1,11 @@
 // Late updates (ZeRO-Offload §5.2) on a device that is not the host: computed beside the whole next step, with the bits
 // of a device on which nothing runs beside anything.
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
@@ -96,6 +98,38 @@ TEST(LateUpdate, IsComputedBesideTheNextStep) {
     ZF_CHECK(rank.engine().Flush().ok());
     EXPECT_EQ(pieces_updated, 3 * in_a_step) << "a flush computed something again";
   });
+}
+
+std::atomic<bool> may_update = true;
+
+// The update of what is held back is kept from ending until the next step's end has been enqueued.
+TEST(LateUpdate, ParametersAreSentOnceTheyAreMade) {
+  optim::OptimizerRow held_up = **optim::FindOptimizer("adamw");
+  held_up.update = [](device::Ops& ops, device::Stream& stream, const optim::UpdatePiece& piece) {
+    while (!may_update) std::this_thread::yield();
+    (*optim::FindOptimizer("adamw"))->update(ops, stream, piece);
+  };
+  const auto train = [&](bool late) {
+    FleetSetup setup = Away(LateFleet(2, 1, device::DType::kBF16));
+    setup.delay_after = 1;
+    setup.row = &held_up;
+    std::vector<double> losses;
+    RunFleet(setup, [&](TestRank& rank) {
+      ZF_CHECK(rank.engine().Initialize(1).ok());
+      rank.Step(1);
+      for (int64_t step = 2; step <= 6; step += 2) {
+        may_update = !late;
+        ZF_CHECK(rank.Launch(step).ok());
+        ZF_CHECK(rank.Launch(step + 1).ok());
+        // Time for a copy that does not wait.
+        if (late) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        may_update = true;
+        for (int i = 0; i < 2; ++i) losses.push_back(rank.engine().Collect()->loss);
+      }
+    });
+    return losses;
+  };
+  EXPECT_EQ(train(true), train(false));
 }
 
 }  // namespace
