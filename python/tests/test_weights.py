@@ -44,6 +44,26 @@ def test_buffers_of_a_folder_must_be_those_of_build(tmp_path):
         launch._check_buffers(str(tmp_path), models.normed, 7)
 
 
+def test_a_folder_is_read_as_an_import_reads_it(tmp_path):
+    def message():
+        with pytest.raises(Error) as error:
+            launch._read_folder(str(tmp_path))
+        return str(error.value).removeprefix(f"weights: {tmp_path}").lstrip("/ ")
+
+    assert message() == "has neither model.safetensors nor model.safetensors.index.json"
+    index = tmp_path / "model.safetensors.index.json"
+    for text in ("", "[]", "{}", '{"weight_map": 3}', '{"weight_map": {"a": 3}}', '{"weight_map": {"a": "x", "b": 1}}', "\xff"):
+        index.write_text(text)
+        assert message() == "model.safetensors.index.json: has no weight_map from names of tensors to names of files", text
+    index.write_text('{"weight_map": {"a": "part.safetensors", "b": "../part.safetensors"}}')
+    assert message().startswith("part.safetensors: ")
+    save_file({"a": torch.ones(2), "b": torch.zeros(1)}, tmp_path / "part.safetensors")
+    assert launch._read_folder(str(tmp_path)).keys() == {"a", "b"}
+    assert launch._read_folder(str(tmp_path), {"b", "c"}).keys() == {"b"}
+    (tmp_path / "model.safetensors").write_bytes(b"\0" * 7)
+    assert message().startswith("model.safetensors: ") and "\n" not in message()
+
+
 def test_a_checkpoint_of_another_module_is_not_loaded(monkeypatch):
     class Stored:
         def __init__(self, path):

@@ -1,5 +1,6 @@
 """Starts a run: records the module, writes the run's initial checkpoint, and hands over to the launcher in C++."""
 
+import contextlib
 import json
 import multiprocessing
 import os
@@ -71,12 +72,22 @@ def _without_adapters(name):
     return re.sub(r"\.(base_layer|original_module|modules_to_save\.[^.]+)\.", ".", name.removeprefix("base_model.model."))
 
 
+@contextlib.contextmanager
+def _weights_in(path):
+    """A safetensors file, open for reading; what is wrong with it becomes an Error that names it."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            yield file
+    except (OSError, SafetensorError) as error:
+        raise Error(f"weights: {path}: {' '.join(str(error).split())}", 3) from None
+
+
 def _weights_under_adapters(folder, names, build):
     """The weights of a module that PEFT has wrapped: those in the folder, and the adapters as ``build`` makes them. None
     if the module is not wrapped, or if the folder has names of the wrapped module."""
     import glob
-
-    from safetensors import safe_open
 
     values = {}
     own = {}  # {the name before: the names that stand for it}
@@ -85,7 +96,7 @@ def _weights_under_adapters(folder, names, build):
     if all(name in own for name in names):
         return None
     for path in sorted(glob.glob(os.path.join(folder, "*.safetensors"))):
-        with safe_open(path, framework="pt") as file:
+        with _weights_in(path) as file:
             keys = file.keys()
             if not set(keys).isdisjoint(set(names) - own.keys()):
                 return None
@@ -102,7 +113,6 @@ def _check_buffers(folder, task, seed, assigned=frozenset()):
     import glob
 
     import torch
-    from safetensors import safe_open
 
     from zerofleet.layout import build_on_meta
     from zerofleet.loaders import seed_with
@@ -111,7 +121,7 @@ def _check_buffers(folder, task, seed, assigned=frozenset()):
     buffers = dict(build_on_meta(task.build).named_buffers())
     buffers.update({_without_adapters(name): buffer for name, buffer in buffers.items()})
     for path in sorted(glob.glob(os.path.join(folder, "*.safetensors"))):
-        with safe_open(path, framework="pt") as file:
+        with _weights_in(path) as file:
             for name in (buffers.keys() & set(file.keys())) - assigned:
                 if name.endswith("num_batches_tracked"):  # counts, and changes nothing else
                     continue
@@ -124,19 +134,21 @@ def _check_buffers(folder, task, seed, assigned=frozenset()):
 def _read_folder(folder, wanted=None):
     """The tensors in a folder, or those of them whose names are ``wanted``: of model.safetensors, or of the files that
     model.safetensors.index.json lists, as an import reads them."""
-    from safetensors import safe_open
-
-    index = os.path.join(folder, "model.safetensors.index.json")
-    if os.path.exists(os.path.join(folder, "model.safetensors")):
-        files = ["model.safetensors"]
-    elif os.path.exists(index):
-        with open(index, encoding="utf-8") as file:
-            files = sorted(set(json.load(file)["weight_map"].values()))
-    else:
-        raise Error(f"weights: {folder} has neither model.safetensors nor model.safetensors.index.json", 3)
+    path = os.path.join(folder, "model.safetensors")
+    index = f"{path}.index.json"
+    files = [path]
+    if not os.path.exists(path):
+        if not os.path.exists(index):
+            raise Error(f"weights: {folder} has neither model.safetensors nor model.safetensors.index.json", 3)
+        try:
+            with open(index, encoding="utf-8") as file:
+                listed = set(json.load(file)["weight_map"].values())
+            files = [os.path.join(folder, os.path.basename(name)) for name in sorted(listed)]
+        except (AttributeError, KeyError, OSError, TypeError, ValueError):
+            raise Error(f"weights: {index}: has no weight_map from names of tensors to names of files", 3) from None
     values = {}
-    for name in files:
-        with safe_open(os.path.join(folder, os.path.basename(name)), framework="pt") as file:
+    for path in files:
+        with _weights_in(path) as file:
             values.update((key, file.get_tensor(key)) for key in file.keys() if wanted is None or key in wanted)
     return values
 
