@@ -10,7 +10,7 @@ import torch
 import fleet
 import models
 import zerofleet
-from test_train import FULL, same
+from test_train import expect_the_same_in_stages_and_worlds, same
 from zerofleet.loaders import seed_all
 
 MODELS = ["batch_normed", "codebook"]
@@ -27,19 +27,7 @@ def buffers_of(folder):
 def test_stages_and_worlds_change_no_bit(name, precision, tmp_path):
     if name == "batch_normed" and precision == "bf16":
         pytest.skip("PyTorch has no batch norm of bf16 weights with fp32 statistics")
-    runs = [(stage, workers) for stage in range(4) for workers in (1, 2, 3)] if FULL else [(0, 1), (3, 2), (2, 3), (1, 2)]
-    first = None
-    for stage, workers in runs:
-        folder = tmp_path / f"{stage}-{workers}"
-        got = fleet.steps(fleet.train(folder, fleet.config(
-            name, folder, precision=precision, parallel={"zero_stage": stage, "workers": workers},
-            reduce={"order": "samples"})))
-        values = fleet.weights(folder)
-        if first is None:
-            first = got, values
-            continue
-        assert got == first[0], (stage, workers)
-        same(values, first[1])
+    expect_the_same_in_stages_and_worlds(name, precision, tmp_path)
 
 
 def plain_run(name, initial, until):

@@ -81,16 +81,21 @@ class DeferredStreams : public testing::Test {
     }
   }
 
+  static void TrainUnderEverySeed(const FleetSetup& setup, const std::string& what) {
+    UnderEverySeed(
+        [&] {
+          const FleetResult result = TrainFleet(setup);
+          return std::tuple(result.losses, result.grad_norms, result.states);
+        },
+        what);
+  }
+
   void ExpectEveryStage(bool nccl, int64_t micro_batches) {
     FleetSetup setup = Fleet(nccl);
     setup.micro_batches = micro_batches;
     for (setup.stage = 0; setup.stage <= 3; ++setup.stage) {
-      UnderEverySeed(
-          [&] {
-            const FleetResult result = TrainFleet(setup);
-            return std::tuple(result.losses, result.grad_norms, result.states);
-          },
-          absl::StrCat("stage ", setup.stage, ", ", micro_batches, " micro-batches, ", nccl ? "nccl" : "staged"));
+      TrainUnderEverySeed(setup, absl::StrCat("stage ", setup.stage, ", ", micro_batches, " micro-batches, ",
+                                              nccl ? "nccl" : "staged"));
     }
   }
 };
@@ -126,12 +131,7 @@ TEST_F(DeferredStreams, OffloadOverNccl) {
     setup.placement = kStatesOnHost;
     setup.micro_batches = micro_batches;
     for (setup.stage = 1; setup.stage <= 3; ++setup.stage) {
-      UnderEverySeed(
-          [&] {
-            const FleetResult result = TrainFleet(setup);
-            return std::tuple(result.losses, result.grad_norms, result.states);
-          },
-          absl::StrCat("stage ", setup.stage, ", ", micro_batches, " micro-batches"));
+      TrainUnderEverySeed(setup, absl::StrCat("stage ", setup.stage, ", ", micro_batches, " micro-batches"));
     }
   }
 }
@@ -147,12 +147,7 @@ TEST_F(DeferredStreams, OffloadOfEverythingOverNccl) {
       setup.micro_batches = 2;
       setup.stage = parameters ? 3 : 2;
       const std::string what = absl::StrCat(in_file ? "in a file" : "", parameters ? ", parameters" : "");
-      UnderEverySeed(
-          [&] {
-            const FleetResult result = TrainFleet(setup);
-            return std::tuple(result.losses, result.grad_norms, result.states);
-          },
-          what);
+      TrainUnderEverySeed(setup, what);
       FleetSetup states_alone = setup;
       states_alone.placement = kStatesOnHost;
       states_alone.states_dir.clear();
@@ -171,12 +166,7 @@ TEST_F(DeferredStreams, LateUpdatesOverNccl) {
     setup.flushes = true;
     setup.steps = 6;
     for (setup.stage = 1; setup.stage <= 3; ++setup.stage) {
-      UnderEverySeed(
-          [&] {
-            const FleetResult result = TrainFleet(setup);
-            return std::tuple(result.losses, result.grad_norms, result.states);
-          },
-          absl::StrCat("stage ", setup.stage, looks_ahead ? ", looking ahead" : ""));
+      TrainUnderEverySeed(setup, absl::StrCat("stage ", setup.stage, looks_ahead ? ", looking ahead" : ""));
     }
   }
 }
@@ -188,12 +178,7 @@ TEST_F(DeferredStreams, ChecksOfTheRanks) {
     setup.checks = {.parameters = true, .replay = true};
     setup.check_every = 2;
     for (setup.stage = 0; setup.stage <= 3; ++setup.stage) {
-      UnderEverySeed(
-          [&] {
-            const FleetResult result = TrainFleet(setup);
-            return std::tuple(result.losses, result.grad_norms, result.states);
-          },
-          absl::StrCat("stage ", setup.stage, nccl ? ", nccl" : ", staged"));
+      TrainUnderEverySeed(setup, absl::StrCat("stage ", setup.stage, nccl ? ", nccl" : ", staged"));
     }
   }
 }
@@ -228,12 +213,7 @@ TEST_F(DeferredStreams, AdaptersWithOffloadOverNccl) {
   setup.placement = kStatesOnHost;
   setup.stage = 3;
   setup.steps = 4;
-  UnderEverySeed(
-      [&] {
-        const FleetResult result = TrainFleet(setup);
-        return std::tuple(result.losses, result.grad_norms, result.states);
-      },
-      "adapters");
+  TrainUnderEverySeed(setup, "adapters");
 }
 
 // The inputs of two of four blocks go to the host and come back on a stream of their own.
