@@ -205,6 +205,8 @@ absl::Status HostUpdater::Update(const device::StepControl* control, device::Ten
   filling_ = 1 - filling_;
   if (computes_beside_) {
     for (int u = 0; u < parts_.layout.units(); ++u) {
+      // Nothing else makes the next step's backward wait until its gradients' memory has been read.
+      if (taken_[u].done != nullptr) parts_.stream.Wait(*taken_[u].done);
       const int64_t computed = computed_[u];
       Post(updated_[u], up_, [this, u, before, computed, parameters, decided = parts_.stream.Record()] {
         up_->Wait(*decided);
