@@ -87,7 +87,7 @@ elseif(ZEROFLEET_SANITIZE)
   set(ZF_TEST_SUFFIX .asan)
 endif()
 # The tests of a thread-sanitizer build, which are those in which threads meet.
-set(ZF_THREADED_TESTS collective_test services_test shared_words_test)
+set(ZF_THREADED_TESTS collective_test services_test shared_words_test zero_threads_test)
 # Tests that run the emulated GPU. For each of its threads AddressSanitizer would keep a second stack, to detect uses of the first
 # after its end, which takes a third of these tests' time, so that check is off for them.
 set(ZF_EMULATED_TESTS collective_test cuda_emulation_test device_test trainer_test zero_test)

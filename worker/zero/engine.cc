@@ -355,9 +355,11 @@ absl::Status ZeroEngine::UpdateAndPublish(bool delayed) {
   return updater_->updates_behind() ? absl::OkStatus() : FinishUnits(parts_.layout.units());
 }
 
+// No pass has come between the last step and this update, so its parameters may still be on their way to other ranks.
 absl::Status ZeroEngine::Flush() {
   ZF_CHECK(launched_.empty());
   ZF_RETURN_IF_ERROR(FinishUnits(parts_.layout.units()));
+  if (parts_.layout.delays()) ZF_RETURN_IF_ERROR(gatherer_->Finish());
   ZF_ASSIGN_OR_RETURN(const bool held, updater_->Flush(gatherer_->resting()));
   if (held) finished_units_ = 0;
   return FinishUnits(parts_.layout.units());
