@@ -25,6 +25,7 @@ std::string HumanSeconds(double seconds);
 
 // The smallest multiple of `unit` that is >= `value`; both non-negative, unit positive.
 constexpr int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+constexpr int64_t RoundDown(int64_t value, int64_t unit) { return value / unit * unit; }
 constexpr int64_t CeilDivide(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
 }  // namespace zerofleet

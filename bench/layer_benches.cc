@@ -11,7 +11,10 @@
 namespace zerofleet::bench {
 
 std::vector<AttentionWork> Gpt2Attentions(const device::Device& device) {
-  if (device.host_addressable()) return {{"gpt2-124m", {.batch = 1, .time = 256, .heads = 12, .head_size = 64}}};
+  if (device.host_addressable()) {
+    return {{"gpt2-124m", {.batch = 1, .time = 256, .heads = 12, .head_size = 64}},
+            {"gpt2-124m", {.batch = 1, .time = 2048, .heads = 12, .head_size = 64}}};
+  }
   return {{"gpt2-124m", {.batch = 16, .time = 1024, .heads = 12, .head_size = 64}},
           {"gpt2-1558m", {.batch = 16, .time = 1024, .heads = 25, .head_size = 64}}};
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/units.h"
 #include "worker/device/conformance/device_fixture.h"
 
 namespace zerofleet::device {
@@ -10,6 +11,11 @@ namespace {
 int64_t Tokens(const AttentionShape& s) { return s.batch * s.time; }
 int64_t Width(const AttentionShape& s) { return s.heads * s.head_size; }
 int64_t Elements(const AttentionShape& s) { return Tokens(s) * s.columns(); }  // queries, keys and values
+
+// Filled with NaN: what an op has not written there must not reach its results.
+DeviceTensor Scratch(Device& device, const AttentionShape& s) {
+  return {device, std::vector<float>(CeilDivide(device.ops().AttentionScratchBytes(s), 4), std::nanf(""))};
+}
 
 struct ForwardResult {
   std::vector<float> out, logsumexp;
@@ -20,7 +26,7 @@ ForwardResult Forward(Device& device, const AttentionShape& s, DType dtype, cons
   const auto stream = device.CreateStream().value();
   const DeviceTensor from(device, qkv, dtype), out(device, std::vector<float>(Tokens(s) * Width(s)), dtype);
   const DeviceTensor logsumexp(device, std::vector<float>(Tokens(s) * s.heads));
-  const DeviceTensor scratch(device, device.ops().AttentionScratchBytes(s));
+  const DeviceTensor scratch = Scratch(device, s);
   device.ops().AttentionForward(*stream, {.shape = s,
                                           .qkv = from.tensor(),
                                           .out = out.tensor(),
@@ -37,7 +43,7 @@ std::vector<float> Backward(Device& device, const AttentionShape& s, DType dtype
   const ForwardResult forward = Forward(device, s, dtype, qkv, starts);
   const DeviceTensor from(device, qkv, dtype), out(device, forward.out, dtype), gradient(device, dout, dtype);
   const DeviceTensor logsumexp(device, forward.logsumexp), dqkv(device, std::vector<float>(qkv.size(), 7.0f), dtype);
-  const DeviceTensor scratch(device, device.ops().AttentionScratchBytes(s));
+  const DeviceTensor scratch = Scratch(device, s);
   device.ops().AttentionBackward(*stream, {.shape = s,
                                            .qkv = from.tensor(),
                                            .out = out.tensor(),
@@ -86,7 +92,8 @@ Reference ReferenceForward(const AttentionShape& s, const std::vector<float>& qk
 class AttentionTest : public DeviceTest {};
 
 TEST_P(AttentionTest, ForwardMatchesDouble) {
-  for (const AttentionShape& s : {AttentionShape{1, 1, 1, 1}, {2, 9, 3, 10}, {1, 130, 2, 16}, {2, 64, 1, 5}}) {
+  for (const AttentionShape& s :
+       {AttentionShape{1, 1, 1, 1}, {2, 9, 3, 10}, {1, 130, 2, 16}, {2, 64, 1, 5}, {1, 1, 1, 32}, {1, 75, 2, 144}}) {
     auto qkv = Random(Tokens(s) * 3 * Width(s), 1);
     for (float& value : qkv) value *= 4;
     const Reference want = ReferenceForward(s, qkv);
@@ -109,32 +116,34 @@ TEST_P(AttentionTest, LaterTokensChangeNothing) {
 TEST_P(AttentionTest, DocumentsDoNotSeeOneAnother) {
   if (!device().host_addressable() || device().kind() != "cpu") GTEST_SKIP() << "`starts` is the CPU's";
   constexpr int64_t kLengths[] = {3, 70, 1, 56};  // longer than a tile of queries, and shorter
-  const AttentionShape packed{2, 130, 3, 10};
-  const auto qkv = Random(Elements(packed), 21), dout = Random(Tokens(packed) * Width(packed), 22);
-  std::vector<int32_t> starts(Tokens(packed));
-  for (int64_t b = 0; b < packed.batch; ++b) {
-    int64_t begin = 0;
-    for (const int64_t length : kLengths) {
-      for (int64_t t = begin; t < begin + length; ++t) starts[b * packed.time + t] = static_cast<int32_t>(begin);
-      begin += length;
+  for (const int64_t head_size : {10, 48}) {      // some devices compute heads of 16s in another way
+    const AttentionShape packed{2, 130, 3, head_size};
+    const auto qkv = Random(Elements(packed), 21), dout = Random(Tokens(packed) * Width(packed), 22);
+    std::vector<int32_t> starts(Tokens(packed));
+    for (int64_t b = 0; b < packed.batch; ++b) {
+      int64_t begin = 0;
+      for (const int64_t length : kLengths) {
+        for (int64_t t = begin; t < begin + length; ++t) starts[b * packed.time + t] = static_cast<int32_t>(begin);
+        begin += length;
+      }
     }
-  }
-  const ForwardResult all = Forward(device(), packed, dtype(), qkv, starts);
-  const auto gradient = Backward(device(), packed, dtype(), qkv, dout, starts);
-  const auto part = [](const std::vector<float>& from, int64_t first, int64_t rows, int64_t columns) {
-    return std::vector<float>(from.begin() + first * columns, from.begin() + (first + rows) * columns);
-  };
-  for (int64_t b = 0; b < packed.batch; ++b) {
-    int64_t first = b * packed.time;
-    for (const int64_t length : kLengths) {
-      const AttentionShape alone{1, length, 3, 10};
-      const auto its_qkv = part(qkv, first, length, packed.columns());
-      const auto its_dout = part(dout, first, length, Width(packed));
-      const auto out = Forward(device(), alone, dtype(), its_qkv).out;
-      ExpectClose(part(all.out, first, length, Width(packed)), {out.begin(), out.end()}, dtype());
-      const auto its = Backward(device(), alone, dtype(), its_qkv, its_dout);
-      ExpectClose(part(gradient, first, length, packed.columns()), {its.begin(), its.end()}, dtype());
-      first += length;
+    const ForwardResult all = Forward(device(), packed, dtype(), qkv, starts);
+    const auto gradient = Backward(device(), packed, dtype(), qkv, dout, starts);
+    const auto part = [](const std::vector<float>& from, int64_t first, int64_t rows, int64_t columns) {
+      return std::vector<float>(from.begin() + first * columns, from.begin() + (first + rows) * columns);
+    };
+    for (int64_t b = 0; b < packed.batch; ++b) {
+      int64_t first = b * packed.time;
+      for (const int64_t length : kLengths) {
+        const AttentionShape alone{1, length, 3, head_size};
+        const auto its_qkv = part(qkv, first, length, packed.columns());
+        const auto its_dout = part(dout, first, length, Width(packed));
+        const auto out = Forward(device(), alone, dtype(), its_qkv).out;
+        ExpectClose(part(all.out, first, length, Width(packed)), {out.begin(), out.end()}, dtype());
+        const auto its = Backward(device(), alone, dtype(), its_qkv, its_dout);
+        ExpectClose(part(gradient, first, length, packed.columns()), {its.begin(), its.end()}, dtype());
+        first += length;
+      }
     }
   }
 }
@@ -151,7 +160,7 @@ TEST_P(AttentionTest, GradientMatchesFiniteDifferences) {
 
 TEST_P(AttentionTest, BackwardAgreesWithFloat) {
   // An odd head, and one that a device may have a fused kernel for.
-  for (const AttentionShape& s : {AttentionShape{2, 150, 3, 10}, {2, 130, 2, 64}}) {
+  for (const AttentionShape& s : {AttentionShape{2, 150, 3, 10}, {2, 130, 2, 64}, {1, 97, 1, 48}, {1, 1, 2, 16}}) {
     const auto qkv = Values(Tokens(s) * 3 * Width(s), 5, DType::kBF16);
     const auto dout = Values(Tokens(s) * Width(s), 6, DType::kBF16);
     const auto want = Backward(device(), s, DType::kF32, qkv, dout);

@@ -5,14 +5,18 @@
 // held at a time, and the softmax of a row is computed at once. The backward computes the probabilities again from
 // logsumexp.
 //
-// Sums and softmax are fp32. On AMX, bf16 tensors are multiplied where they are, with probabilities and the scores'
-// gradients rounded to bf16, as FlashAttention does on GPUs. Elsewhere a task copies its head's queries, keys and
-// values as fp32, which is as fast for products so small.
+// Sums and softmax are fp32. bf16 tensors are computed by attention_bf16.h where it takes them. On AMX they are
+// multiplied where they are, with probabilities and the scores' gradients rounded to bf16, as FlashAttention does on
+// GPUs. Otherwise a task copies its head's queries, keys and values as fp32, which is as fast for products so small.
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
+#include <utility>
 
 #include "base/units.h"
+#include "worker/device/cpu/attention_bf16.h"
+#include "worker/device/cpu/attention_head.h"
 #include "worker/device/cpu/cpu_ops.h"
 #include "worker/device/cpu/cpu_stream.h"
 #include "worker/device/cpu/kernels.h"
@@ -37,6 +41,8 @@ struct Scratch {
   float *dk, *dv;                         // (T,D)
   float *dscores, *dout;                  // (rows,T), (rows,D)
   BF16 *probabilities, *score_gradients;  // (rows,T)
+
+  Scratch(const AttentionShape& shape, bool is_rounded, void* scratch);
 };
 
 // Sizes of the parts in floats: a head's (T,D), a tile's scores, and a tile's rows.
@@ -49,20 +55,32 @@ struct ScratchSizes {
     copied = is_rounded ? 0 : head;
     rounded = is_rounded ? tile / 2 : 0;
   }
-  int64_t thread() const { return 3 * copied + 2 * head + 2 * tile + 2 * rows + 2 * rounded; }
+  int64_t bytes() const {
+    return (3 * copied + 2 * head + 2 * tile + 2 * rows + 2 * rounded) * static_cast<int64_t>(sizeof(float));
+  }
 };
 
-Scratch ScratchOf(const AttentionShape& shape, bool rounded, void* scratch, int thread) {
-  const ScratchSizes sizes(shape, rounded);
-  float* at = static_cast<float*>(scratch) + thread * sizes.thread();
+Scratch::Scratch(const AttentionShape& shape, bool is_rounded, void* scratch) {
+  const ScratchSizes sizes(shape, is_rounded);
+  float* at = static_cast<float*>(scratch);
   const auto take = [&](int64_t floats) { return std::exchange(at, at + floats); };
-  Scratch s;
-  for (float** copy : {&s.q, &s.k, &s.v}) *copy = take(sizes.copied);
-  for (float** head : {&s.dk, &s.dv}) *head = take(sizes.head);
-  for (float** tile : {&s.scores, &s.dscores}) *tile = take(sizes.tile);
-  for (float** rows : {&s.out, &s.dout}) *rows = take(sizes.rows);
-  for (BF16** tile : {&s.probabilities, &s.score_gradients}) *tile = reinterpret_cast<BF16*>(take(sizes.rounded));
-  return s;
+  for (float** copy : {&q, &k, &v}) *copy = take(sizes.copied);
+  for (float** head : {&dk, &dv}) *head = take(sizes.head);
+  for (float** tile : {&scores, &dscores}) *tile = take(sizes.tile);
+  for (float** part : {&out, &dout}) *part = take(sizes.rows);
+  for (BF16** tile : {&probabilities, &score_gradients}) *tile = reinterpret_cast<BF16*>(take(sizes.rounded));
+}
+
+// Enough for tensors of any type.
+int64_t ThreadScratchBytes(const AttentionShape& shape) {
+  int64_t bytes = ScratchSizes(shape, false).bytes();
+  if (HasAmx()) bytes = std::max(bytes, ScratchSizes(shape, true).bytes());
+  if (bf16_attention::Takes(shape)) bytes = std::max(bytes, bf16_attention::ScratchBytes(shape));
+  return bytes;
+}
+
+void* ThreadScratch(const AttentionShape& shape, void* scratch, int thread) {
+  return static_cast<std::byte*>(scratch) + thread * ThreadScratchBytes(shape);
 }
 
 Matrix Dense(float* data, int64_t stride, bool transposed = false) { return {{data, DType::kF32}, stride, transposed}; }
@@ -84,27 +102,15 @@ void Scatter(int64_t rows, int64_t head_size, float* from, Tensor to, int64_t st
   }
 }
 
-// One head of one sequence, and its place in the op's tensors.
-class Head {
+// A head, and what the products read of it.
+class Head : public AttentionHead {
  public:
   Head(const AttentionShape& of, Tensor qkv, int64_t in_sequence, int64_t number)
-      : shape(of), rounded(IsRounded(qkv.dtype)), sequence(in_sequence), head(number), qkv_(qkv) {}
+      : AttentionHead{of, in_sequence, number}, rounded(IsRounded(qkv.dtype)), qkv_(qkv) {}
 
-  const AttentionShape& shape;
   const bool rounded;
-  const int64_t sequence, head;
 
-  int64_t width() const { return shape.heads * shape.head_size; }
-  int64_t out_at() const { return sequence * shape.time * width() + head * shape.head_size; }
-  int64_t rows_at() const { return (sequence * shape.heads + head) * shape.time; }
-  float scale() const { return 1.0f / std::sqrt(static_cast<float>(shape.head_size)); }
-
-  // Where a token's row holds this head's queries, and its group's keys and values.
-  int64_t q_at() const { return At(head); }
-  int64_t k_at() const { return At(shape.heads + group()); }
-  int64_t v_at() const { return At(shape.heads + shape.kv_heads + group()); }
-
-  // What the products read: rows of D elements, from token `first` on. Copies are made by Load.
+  // Rows of D elements, from token `first` on. Copies are made by Load.
   Matrix Queries(const Scratch& s, int64_t first) const { return Operand(q_at(), first, s.q); }
   Matrix Keys(const Scratch& s) const { return Operand(k_at(), 0, s.k); }
   Matrix Values(const Scratch& s) const { return Operand(v_at(), 0, s.v); }
@@ -115,8 +121,6 @@ class Head {
   }
 
  private:
-  int64_t group() const { return head / (shape.heads / shape.kv_heads); }
-  int64_t At(int64_t section) const { return sequence * shape.time * shape.columns() + section * shape.head_size; }
   Matrix Operand(int64_t at, int64_t first, float* copy) const {
     return rounded ? Matrix{qkv_.Offset(at + first * shape.columns()), shape.columns()}
                    : Dense(copy + first * shape.head_size, shape.head_size);
@@ -159,9 +163,7 @@ absl::Status TileScores(const Head& head, const Scratch& s, int64_t first, int64
 struct Seen {
   int64_t first, end;
 };
-Seen SeenFrom(const Head& head, const int32_t* starts, int64_t at) {
-  return {starts == nullptr ? 0 : starts[head.sequence * head.shape.time + at], at + 1};
-}
+Seen SeenFrom(const Head& head, const int32_t* starts, int64_t at) { return {head.FirstSeen(starts, at), at + 1}; }
 
 absl::Status ForwardHead(const Head& head, const Scratch& s, const AttentionForwardArguments& p) {
   const int64_t time = head.shape.time, tile = TileRows(head.rounded);
@@ -262,24 +264,29 @@ absl::Status BackwardGroup(const AttentionShape& shape, int64_t sequence, int64_
 }  // namespace
 
 void CpuOps::AttentionForward(Stream& stream, const AttentionForwardArguments& p) {
+  const bool dots = p.qkv.dtype == DType::kBF16 && bf16_attention::Takes(p.shape);
   pool_.Run(p.shape.batch * p.shape.heads, [&](int64_t index, int thread) {
-    const Head head(p.shape, p.qkv, index / p.shape.heads, index % p.shape.heads);
-    static_cast<CpuStream&>(stream).Keep(ForwardHead(head, ScratchOf(p.shape, head.rounded, p.scratch, thread), p));
+    const int64_t sequence = index / p.shape.heads, number = index % p.shape.heads;
+    void* const scratch = ThreadScratch(p.shape, p.scratch, thread);
+    if (dots) return bf16_attention::ForwardHead(p, sequence, number, scratch);
+    const Head head(p.shape, p.qkv, sequence, number);
+    static_cast<CpuStream&>(stream).Keep(ForwardHead(head, Scratch(p.shape, head.rounded, scratch), p));
   });
 }
 
 void CpuOps::AttentionBackward(Stream& stream, const AttentionBackwardArguments& p) {
+  const bool dots = p.qkv.dtype == DType::kBF16 && bf16_attention::Takes(p.shape);
   pool_.Run(p.shape.batch * p.shape.kv_heads, [&](int64_t index, int thread) {
-    static_cast<CpuStream&>(stream).Keep(BackwardGroup(p.shape, index / p.shape.kv_heads, index % p.shape.kv_heads,
-                                                       ScratchOf(p.shape, IsRounded(p.qkv.dtype), p.scratch, thread),
-                                                       p));
+    const int64_t sequence = index / p.shape.kv_heads, group = index % p.shape.kv_heads;
+    void* const scratch = ThreadScratch(p.shape, p.scratch, thread);
+    if (dots) return bf16_attention::BackwardGroup(p, sequence, group, scratch);
+    static_cast<CpuStream&>(stream).Keep(
+        BackwardGroup(p.shape, sequence, group, Scratch(p.shape, IsRounded(p.qkv.dtype), scratch), p));
   });
 }
 
 int64_t CpuOps::AttentionScratchBytes(const AttentionShape& shape) const {
-  int64_t floats = ScratchSizes(shape, false).thread();
-  if (HasAmx()) floats = std::max(floats, ScratchSizes(shape, true).thread());
-  return pool_.threads() * floats * static_cast<int64_t>(sizeof(float));
+  return pool_.threads() * ThreadScratchBytes(shape);
 }
 
 }  // namespace zerofleet::device
