@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/units.h"
+#include "worker/device/cpu/bf16_dots.h"
 #include "worker/device/cpu/kernels.h"
 #include "worker/device/cpu/matmul_primitive.h"
 
@@ -29,6 +30,11 @@ constexpr OutputTile kPrimitiveTile = {512, 768};  // the primitive repacks b on
 // core's second-level cache, where rows of a wide matrix would not.
 constexpr OutputTile kBufferedTile = {256, 768};
 
+// A tile of weights' gradients, whose operands are packed again for each tile; and how many tokens are added up before
+// they are added to the gradient. A packed chunk of x stays in a core's second-level cache.
+constexpr OutputTile kDotsTile = {384, 768};
+constexpr int64_t kDotsDepth = 1024;
+
 // One thread's fp32 copies of the tile in progress; allocated once, at the thread's first conversion.
 struct ConversionBuffers {
   float a[kTile.m * kPanelDepth];
@@ -43,6 +49,12 @@ ConversionBuffers& ThreadBuffers() {
 
 float* BufferedTile() {
   thread_local const std::unique_ptr<float[]> buffer = std::make_unique<float[]>(kBufferedTile.m * kBufferedTile.n);
+  return buffer.get();
+}
+
+uint32_t* DotsBuffer() {
+  constexpr int64_t kWords = (kDotsTile.m + kDotsTile.n) * kDotsDepth / 2;
+  thread_local const std::unique_ptr<uint32_t[]> buffer = std::make_unique<uint32_t[]>(kWords);
   return buffer.get();
 }
 
@@ -115,7 +127,41 @@ absl::Status FloatTile(const MatmulArguments& p) {
   return status;
 }
 
-enum class Path { kFloat, kPrimitive, kBuffered, kConverted };
+// Adds the product of a's columns and b's columns to a tile of at most kDotsTile.
+void DotsTile(const MatmulArguments& p) {
+  using bf16_dots::kChunkLanes;
+  const int64_t depth = EvenBlock(p.k, kDotsDepth);
+  for (int64_t k0 = 0; k0 < p.k; k0 += depth) {
+    const int64_t kb = std::min(depth, p.k - k0), chunk = CeilDivide(kb, 2) * kChunkLanes;
+    uint32_t *const a = DotsBuffer(), *const b = a + RoundUp(p.m, kChunkLanes) / kChunkLanes * chunk;
+    const auto pack = [&](const Matrix& from, int64_t columns, uint32_t* to) {
+      bf16_dots::PackPairsOfRows(kb, columns, static_cast<const BF16*>(from.data.data) + k0 * from.stride, from.stride,
+                                 to);
+    };
+    pack(p.a, p.m, a);
+    pack(p.b, p.n, b);
+    for (int64_t column = 0; column < p.n; column += kChunkLanes) {
+      for (int64_t row = 0; row < p.m;) {
+        const int64_t in_chunk = row % kChunkLanes;
+        const int64_t rows = std::min({bf16_dots::kStripRows, kChunkLanes - in_chunk, p.m - row});
+        bf16_dots::Multiply({.rows = rows,
+                             .columns = std::min(kChunkLanes, p.n - column),
+                             .pairs = CeilDivide(kb, 2),
+                             .a = a + row / kChunkLanes * chunk + in_chunk,
+                             .a_row = 1,
+                             .a_pair = kChunkLanes,
+                             .b = b + column / kChunkLanes * chunk,
+                             .b_chunk = chunk,
+                             .c = static_cast<float*>(p.c.data.data) + row * p.c.stride + column,
+                             .c_row = p.c.stride,
+                             .add = true});
+        row += rows;
+      }
+    }
+  }
+}
+
+enum class Path { kFloat, kPrimitive, kBuffered, kDots, kConverted };
 
 bool AllFloat(const MatmulArguments& p) {
   return p.a.data.dtype == DType::kF32 && p.b.data.dtype == DType::kF32 && p.c.data.dtype == DType::kF32;
@@ -124,6 +170,8 @@ bool AllFloat(const MatmulArguments& p) {
 Path ChoosePath(const MatmulArguments& p) {
   if (p.a.data.dtype == DType::kBF16 && p.b.data.dtype == DType::kBF16 && p.c.data.dtype != DType::kF16) {
     if (!HasBF16Instructions()) return Path::kConverted;
+    const bool columns_along_k = p.a.transposed && !p.b.transposed && p.n % bf16_dots::kLanes == 0;
+    if (columns_along_k && p.accumulate && bf16_dots::Available()) return Path::kDots;
     const bool wide = std::max(p.n, p.whole_n) > kBufferedTile.n;
     return wide && p.c.data.dtype == DType::kF32 && !p.accumulate ? Path::kBuffered : Path::kPrimitive;
   }
@@ -143,13 +191,16 @@ struct Tiling {
   int64_t across, tiles;  // tiles in a row, and in total
 };
 
-Tiling TilingFor(Path path, const MatmulArguments& p) {
+Tiling TilingFor(Path path, const MatmulArguments& p, int64_t threads = 1) {
   const OutputTile largest = path == Path::kPrimitive  ? kPrimitiveTile
                              : path == Path::kBuffered ? kBufferedTile
+                             : path == Path::kDots     ? kDotsTile
                                                        : kTile;
-  const int64_t m = EvenBlock(p.whole_m > 0 ? p.whole_m : p.m, largest.m),
-                n = EvenBlock(p.whole_n > 0 ? p.whole_n : p.n, largest.n);
-  const int64_t across = CeilDivide(p.n, n);
+  const int64_t whole_m = p.whole_m > 0 ? p.whole_m : p.m;
+  int64_t m = EvenBlock(whole_m, largest.m);
+  // Where an element's bits do not depend on its tile, all threads get as many tiles.
+  if (path == Path::kDots) m = EvenBlock(whole_m, CeilDivide(whole_m, RoundUp(CeilDivide(whole_m, m), threads)));
+  const int64_t n = EvenBlock(p.whole_n > 0 ? p.whole_n : p.n, largest.n), across = CeilDivide(p.n, n);
   return {path, m, n, across, across * CeilDivide(p.m, m)};
 }
 
@@ -191,6 +242,7 @@ absl::Status RunTile(Path path, const MatmulArguments& tile) {
   switch (path) {
     case Path::kFloat: return FloatTile(tile);
     case Path::kConverted: return ConvertedTile(tile);
+    case Path::kDots: DotsTile(tile); return absl::OkStatus();
     case Path::kPrimitive:
     case Path::kBuffered: {
       // The instruction set decides for which kinds of product there are primitives.
@@ -216,7 +268,7 @@ OutputTile OutputTileOf(const MatmulArguments& arguments) {
 
 absl::Status Matmul(ThreadPool& pool, const MatmulArguments& arguments) {
   CheckArguments(arguments);
-  const Tiling tiling = TilingFor(ChoosePath(arguments), arguments);
+  const Tiling tiling = TilingFor(ChoosePath(arguments), arguments, pool.threads());
   absl::Mutex mutex;
   absl::Status first_failure;
   pool.Run(tiling.tiles, [&](int64_t index, int) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "worker/device/cpu/bf16_dots.h"
 #include "worker/device/cpu/matmul_primitive.h"
 
 namespace zerofleet::device {
@@ -113,6 +114,41 @@ TEST(MatmulTest, WideResultsInFloat) {
   for (const bool transposed : {false, true}) {
     ExpectMatchesDouble({300, 801, 40, kHalf, kHalf, kFloat, transposed, transposed, false, true}, OnThreePoolThreads);
     ExpectMatchesDouble({5, 1601, 40, kHalf, kHalf, kFloat, transposed, !transposed, false, false}, SerialMatmul);
+  }
+}
+
+// The gradient of a weight: columns of both operands, in one chunk and in several, added up in one piece and in two.
+TEST(MatmulTest, WeightGradients) {
+  constexpr DType kHalf = DType::kBF16, kFloat = DType::kF32;
+  for (const bool several_threads : {false, true}) {
+    const auto multiply = several_threads ? OnThreePoolThreads : SerialMatmul;
+    ExpectMatchesDouble({70, 48, 1101, kHalf, kHalf, kFloat, true, false, true, false}, multiply);
+    ExpectMatchesDouble({401, 800, 33, kHalf, kHalf, kFloat, true, false, true, false}, multiply);
+  }
+}
+
+// An element depends on neither the tile nor the number of threads.
+TEST(MatmulTest, PartsOfAWeightGradientHaveTheWholesBits) {
+  constexpr int64_t kRows = 500, kColumns = 48, kDepth = 70, kFirst = 130, kPart = 200;
+  Stored a(kDepth, kRows, DType::kBF16, 1), b(kDepth, kColumns, DType::kBF16, 2);
+  Stored whole(kRows, kColumns, DType::kF32, 3), part = whole;
+  MatmulArguments product{.m = kRows,
+                          .n = kColumns,
+                          .k = kDepth,
+                          .a = {a.data(), a.stride, /*transposed=*/true},
+                          .b = {b.data(), b.stride},
+                          .c = {whole.data(), whole.stride},
+                          .accumulate = true};
+  ThreadPool pool(3), alone(1);
+  ASSERT_TRUE(Matmul(pool, product).ok());
+  product.m = kPart;
+  product.a.data = a.data().Offset(kFirst);
+  product.c.data = part.data().Offset(kFirst * part.stride);
+  product.whole_m = kRows;
+  if (!bf16_dots::Available()) GTEST_SKIP() << "other products are cut at the edges of tiles alone";
+  ASSERT_TRUE(Matmul(alone, product).ok());
+  for (int64_t row = kFirst; row < kFirst + kPart; ++row) {
+    for (int64_t column = 0; column < kColumns; ++column) ASSERT_EQ(whole.At(row, column), part.At(row, column));
   }
 }
 
