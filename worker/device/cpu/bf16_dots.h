@@ -40,12 +40,12 @@ void Multiply(const Product& product);
 
 // These pack a matrix of `rows` rows of `columns` values, which are `stride` values apart, into chunks as Product has
 // them for b.
-//
-// Of PackRows the columns are the matrix's rows, and the pairs those of its columns, a multiple of kLanes; columns up
-// to the next multiple of kChunkLanes are 0. A chunk has columns / 2 * kChunkLanes words.
+
+// Makes columns of the matrix's rows, and pairs of its columns, whose number is a multiple of kLanes. Columns up to the
+// next multiple of kChunkLanes are 0. A chunk has columns / 2 * kChunkLanes words.
 void PackRows(int64_t rows, int64_t columns, const BF16* from, int64_t stride, uint32_t* to);
-// Of PackPairsOfRows the columns are the matrix's, and the pairs those of its rows; the partner of an odd last row is
-// 0. A chunk has CeilDivide(rows, 2) * kChunkLanes words.
+// Keeps the matrix's columns, and makes pairs of its rows; the partner of an odd last row is 0. A chunk has
+// CeilDivide(rows, 2) * kChunkLanes words.
 void PackPairsOfRows(int64_t rows, int64_t columns, const BF16* from, int64_t stride, uint32_t* to);
 
 }  // namespace zerofleet::device::bf16_dots

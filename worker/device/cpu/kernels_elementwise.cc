@@ -118,15 +118,18 @@ double SumSquaresImpl(int64_t count, Tensor x) {
   constexpr int64_t kSums = 16;
   const hn::ScalableTag<double> d;
   const hn::Rebind<float, hn::ScalableTag<double>> half;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), float_lanes = FloatLanes();
-  HWY_ALIGN double sums[kSums] = {};
+  constexpr int64_t kLanes = hn::MaxLanes(d), kVectors = kSums / kLanes;
+  hn::Vec<decltype(d)> sums[kVectors];
+  HWY_UNROLL(16)
+  for (auto& sum : sums) sum = hn::Zero(d);
   HWY_ALIGN float values[kSums];
   WithType(x, [&](auto* source) HWY_ATTR {
     const auto add = [&](const float* row) ZF_BODY {
-      for (int64_t j = 0; j < kSums; j += lanes) {
-        const auto v = hn::PromoteTo(d, hn::LoadU(half, row + j));
+      HWY_UNROLL(16)
+      for (int64_t j = 0; j < kVectors; ++j) {
+        const auto v = hn::PromoteTo(d, hn::LoadU(half, row + j * kLanes));
         // The square of a float is exact in double, so fusing it with the addition makes no difference.
-        hn::Store(hn::MulAdd(v, v, hn::Load(d, sums + j)), d, sums + j);
+        sums[j] = hn::MulAdd(v, v, sums[j]);
       }
     };
     int64_t i = 0;
@@ -134,7 +137,7 @@ double SumSquaresImpl(int64_t count, Tensor x) {
       if constexpr (std::is_same_v<decltype(source), float*>) {
         add(source + i);
       } else {
-        for (int64_t j = 0; j < kSums; j += float_lanes) Store(Load(source + i + j), values + j);
+        for (int64_t j = 0; j < kSums; j += FloatLanes()) Store(Load(source + i + j), values + j);
         add(values);
       }
     }
@@ -142,8 +145,10 @@ double SumSquaresImpl(int64_t count, Tensor x) {
     for (int64_t j = 0; j < kSums; ++j) values[j] = i + j < count ? ToFloat(source[i + j]) : 0.0f;
     add(values);
   });
+  HWY_ALIGN double lanes[kSums];
+  for (int64_t j = 0; j < kVectors; ++j) hn::Store(sums[j], d, lanes + j * kLanes);
   double total = 0;
-  for (const double sum : sums) total += sum;
+  for (const double sum : lanes) total += sum;
   return total;
 }
 
