@@ -26,6 +26,10 @@ constexpr int64_t kPanelDepth = 512;
 constexpr OutputTile kTile = {128, 256};           // also the size of the conversion buffers
 constexpr OutputTile kPrimitiveTile = {512, 768};  // the primitive repacks b on every call: fewer, larger tiles
 
+// A sum over a vocabulary has few rows, the tokens of one chunk of logits, and takes long: tiles for several threads.
+constexpr OutputTile kLongTile = {256, 192};
+constexpr int64_t kLongDepth = 16'384;
+
 // A tile of fp32 results that are not added to others, which oneDNN writes more than once: a buffer of it stays in a
 // core's second-level cache, where rows of a wide matrix would not.
 constexpr OutputTile kBufferedTile = {256, 768};
@@ -192,7 +196,7 @@ struct Tiling {
 };
 
 Tiling TilingFor(Path path, const MatmulArguments& p, int64_t threads = 1) {
-  const OutputTile largest = path == Path::kPrimitive  ? kPrimitiveTile
+  const OutputTile largest = path == Path::kPrimitive  ? (p.k >= kLongDepth ? kLongTile : kPrimitiveTile)
                              : path == Path::kBuffered ? kBufferedTile
                              : path == Path::kDots     ? kDotsTile
                                                        : kTile;
