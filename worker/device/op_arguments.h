@@ -210,7 +210,6 @@ struct AssignArguments {
   float* to;
 };
 
-// The vectors are in memory that the host can read.
 struct AverageArguments {
   int64_t count;
   const StepControl* control;

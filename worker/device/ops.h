@@ -124,9 +124,8 @@ class Ops {
   virtual void Sgd(Stream&, const SgdArguments&) = 0;
   // to = from, in fp32, unless the step is skipped.
   virtual void Assign(Stream&, const AssignArguments&) = 0;
-  // average += average_share * (weights - average), as torch.lerp has it, unless the step is skipped. Only the CPU has
-  // this op: averages are kept on the host.
-  virtual void Average(Stream&, const AverageArguments&) { ZF_CHECK(false); }
+  // average += average_share * (weights - average), as torch.lerp has it, unless the step is skipped.
+  virtual void Average(Stream&, const AverageArguments&) = 0;
   // to[i] = a normal number of mean 0 and deviation `deviation`, from a counter-based generator: it depends only on
   // (seed, stream_id, first + i), so any rank can fill any range.
   virtual void FillNormal(Stream&, const FillNormalArguments&) = 0;

@@ -47,11 +47,6 @@ bool IsMuon(const LearningConfig& c) { return c.optimizer().name() == "muon"; }
 
 }  // namespace
 
-bool AveragesOn(const v1::Config& c, std::string_view device) {
-  const bool all_on_host = c.offload().optimizer() != "none" && c.offload().fraction() == 1;
-  return c.ema().decay() == 0 || device != "cuda" || all_on_host;
-}
-
 const std::vector<Rule>& TuningRules() {
   static const std::vector<Rule>& rules = *new std::vector<Rule>{
       {{"model.lora.alpha", "model.lora.rank"},
@@ -111,13 +106,6 @@ const std::vector<Rule>& LearningRules() {
       {{"evaluate.weights", "ema.decay"},
        [](const LearningConfig& c) { return c.evaluate().weights() == "ema" && c.ema().decay() == 0; },
        [](const LearningConfig&) -> std::string { return "ema needs ema.decay, such as 0.999"; }},
-      {{"ema.decay", "device", "offload.optimizer"},
-       [](const LearningConfig& c) { return c.device() == "cuda" && !AveragesOn(c, "cuda"); },
-       [](const LearningConfig&) -> std::string {
-         return "on device cuda needs offload.optimizer cpu and offload.fraction 1: the average is updated on the "
-                "host, "
-                "beside the weights";
-       }},
       {{"histograms.every_steps", "device"},
        [](const LearningConfig& c) { return c.histograms().every_steps() > 0 && c.device() == "cuda"; },
        [](const LearningConfig&) -> std::string { return "must be 0 on device cuda"; }},

@@ -3,15 +3,11 @@
 #ifndef ZEROFLEET_WORKER_TRAINER_RULES_OF_LEARNING_H_
 #define ZEROFLEET_WORKER_TRAINER_RULES_OF_LEARNING_H_
 
-#include <string_view>
 #include <vector>
 
 #include "worker/trainer/rule.h"
 
 namespace zerofleet::trainer {
-
-// Whether the average of the weights, if there is one, can be kept beside weights that a device of this kind updates.
-bool AveragesOn(const v1::Config& config, std::string_view device);
 
 const std::vector<Rule>& TuningRules();
 const std::vector<Rule>& LearningRules();

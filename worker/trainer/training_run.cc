@@ -92,12 +92,6 @@ absl::Status CheckHistograms(const v1::HistogramsConfig& config, const model::Mo
       absl::StrCat("histograms.every_steps: must be 0 on device ", device.kind(), ", got ", config.every_steps()));
 }
 
-absl::Status CheckAverageOn(const v1::Config& config, const device::Device& device) {
-  if (AveragesOn(config, device.kind())) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("ema.decay: on device ", device.kind(), " needs offload.optimizer cpu and offload.fraction 1"));
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Config& config, device::Device& device,
@@ -114,7 +108,6 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Conf
   ZF_ASSIGN_OR_RETURN(const optim::OptimizerRow* optimizer, optim::OptimizerOf(config));
   ZF_RETURN_IF_ERROR(CheckOptimizerOn(*optimizer, device));
   ZF_RETURN_IF_ERROR(CheckOffloadOn(config.offload(), device));
-  ZF_RETURN_IF_ERROR(CheckAverageOn(config, device));
   ZF_RETURN_IF_ERROR(CheckHistograms(config.histograms(), run->spec_, device));
   ZF_RETURN_IF_ERROR(CheckPackingOn(config.data(), device));
   ZF_RETURN_IF_ERROR(CheckHeadsOn(config.model(), device));

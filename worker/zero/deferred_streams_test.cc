@@ -172,6 +172,23 @@ TEST_F(DeferredStreams, LateUpdatesOverNccl) {
   }
 }
 
+// The average is updated where the weights are: on the device, on the host, or some on each.
+TEST_F(DeferredStreams, AverageOfTheWeights) {
+  FleetSetup setup = Fleet(true);
+  setup.ema_decay = 0.75;
+  for (setup.stage = 0; setup.stage <= 3; ++setup.stage) {
+    TrainUnderEverySeed(setup, absl::StrCat("stage ", setup.stage));
+  }
+  setup.stage = 2;
+  const auto on_device = TrainFleet(setup).states;
+  EXPECT_NE(on_device.back(), on_device.front());
+  setup.placement = kStatesOnHost;
+  EXPECT_EQ(TrainFleet(setup).states, on_device);
+  setup.placement.fraction = 0.5;
+  EXPECT_EQ(TrainFleet(setup).states, on_device);
+  TrainUnderEverySeed(setup, "half on the host");
+}
+
 // Digests of what the stream has not written yet, or has overwritten, would be of something else, and differ.
 TEST_F(DeferredStreams, ChecksOfTheRanks) {
   for (const bool nccl : {false, true}) {

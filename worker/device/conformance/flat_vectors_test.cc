@@ -136,6 +136,37 @@ TEST_P(FlatVectorsTest, AssignTakesAllOrNothing) {
   }
 }
 
+// torch.lerp's arithmetic: from the nearer end, so that a share of 1 gives the weights themselves and 0 changes nothing.
+TEST_P(FlatVectorsTest, AnAverageGoesAShareOfTheWay) {
+  for (const int64_t count : {int64_t{1}, int64_t{9}, kCount}) {
+    const auto weights = Values(count, 1), before = Values(count, 2);
+    const DeviceTensor device_weights = PutFloat(weights);
+    for (const float share : {0.0f, 0.001f, 0.4f, 0.6f, 1.0f}) {
+      for (const int apply : {0, 1}) {
+        StepControl step;
+        step.apply = apply;
+        step.factors.average_share = share;
+        const DeviceTensor control(device(), int64_t{sizeof(StepControl)}), average = PutFloat(before);
+        device().Copy(stream(), control.as<void>(), &step, sizeof step);
+        ops().Average(stream(), {.count = count,
+                                 .control = control.as<StepControl>(),
+                                 .weights = device_weights.as(),
+                                 .average = average.as()});
+        const auto after = Get(average);
+        for (int64_t i = 0; i < count; ++i) {
+          const double way = static_cast<double>(weights[i]) - before[i];
+          ASSERT_NEAR(after[i], before[i] + apply * static_cast<double>(share) * way, 1e-6) << share;
+        }
+        if (apply == 0 || share == 0) {
+          EXPECT_EQ(Bits(after), Bits(before));
+        } else if (share == 1) {
+          EXPECT_EQ(Bits(after), Bits(weights));
+        }
+      }
+    }
+  }
+}
+
 TEST_P(FlatVectorsTest, SumSquaresInDouble) {
   for (const int64_t count : {0, 1, 15, 17, 1000, 100003}) {
     const auto values = Random(count, 4);

@@ -247,11 +247,7 @@ void SgdImpl(int64_t count, const UpdateFactors& factors, bool decay, Tensor gra
 // Computed from the nearer end, as torch.lerp does: a share of 1 gives the weights themselves.
 void AverageImpl(int64_t count, float share, const float* weights, float* average) {
   ForVectors(count, [&](int64_t i, int64_t lanes) ZF_BODY {
-    const auto before = Read(average + i, lanes), now = Read(weights + i, lanes);
-    const auto way = hn::Sub(now, before);
-    const auto after = share < 0.5f ? hn::MulAdd(hn::Set(FloatTag(), share), way, before)
-                                    : hn::NegMulAdd(hn::Set(FloatTag(), 1.0f - share), way, now);
-    Write(after, average + i, lanes);
+    Write(AveragedElement<VectorMath>(share, Read(weights + i, lanes), Read(average + i, lanes)), average + i, lanes);
   });
 }
 

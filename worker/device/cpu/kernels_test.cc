@@ -212,25 +212,6 @@ UpdateFactors ThirdUpdate(double gradient_scale) {
                    gradient_scale, 3);
 }
 
-// torch.lerp's arithmetic: from the nearer end, so that a share of 1 gives the weights themselves and 0 changes
-// nothing.
-TEST(KernelsTest, AnAverageGoesAShareOfTheWay) {
-  for (const int64_t n : {1, 7, 16, 1003}) {
-    const auto weights = Values(n, 1), before = Values(n, 2);
-    for (const float share : {0.0f, 0.001f, 0.4f, 0.6f, 1.0f}) {
-      auto average = before;
-      kernels::Average(n, share, weights.data(), average.data());
-      for (int64_t i = 0; i < n; ++i) {
-        const double want = before[i] + static_cast<double>(share) * (static_cast<double>(weights[i]) - before[i]);
-        ASSERT_NEAR(average[i], want, 1e-6) << share;
-        if (share == 0 || share == 1) {
-          ASSERT_EQ(average[i], share == 1 ? weights[i] : before[i]);
-        }
-      }
-    }
-  }
-}
-
 // element_math.inc gives the same for one float at a time as for vectors.
 TEST(KernelsTest, OneElementAtATimeAgrees) {
   constexpr int64_t n = 1003;

@@ -94,6 +94,7 @@ class CudaOps : public Ops, public VocabularyOps, public BandOps, public LlamaOp
   void AdamW(Stream&, const AdamWArguments&) override;
   void Sgd(Stream&, const SgdArguments&) override;
   void Assign(Stream&, const AssignArguments&) override;
+  void Average(Stream&, const AverageArguments&) override;
   void FillNormal(Stream&, const FillNormalArguments&) override;
 
   void BeginStep(Stream&, double tokens, StepControl* control) override;

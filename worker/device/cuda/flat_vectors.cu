@@ -9,6 +9,7 @@
 #include "worker/device/cuda/dispatch.h"
 #include "worker/device/cuda/map.cuh"
 #include "worker/device/cuda/reduce.cuh"
+#include "worker/device/element_math.h"
 
 namespace zerofleet::device::cuda {
 namespace {
@@ -63,6 +64,30 @@ struct AssignedSource {
       from.Load(i, lanes);
     } else {
       kept.Load(i, lanes);
+    }
+  }
+};
+
+// --- Average.
+
+struct AveragedSource {
+  const StepControl* control;
+  TensorSource<float> weights, average;
+
+  template <int kLanes>
+  void Align(int64_t first) {
+    weights.template Align<kLanes>(first);
+    average.template Align<kLanes>(first);
+  }
+  template <int kLanes>
+  __device__ void Load(int64_t i, float (&lanes)[kLanes]) const {
+    average.Load(i, lanes);
+    if (control->apply == 0) return;
+    float now[kLanes];
+    weights.Load(i, now);
+    const float share = control->factors.average_share;
+    for (int lane = 0; lane < kLanes; ++lane) {
+      lanes[lane] = element::AveragedElement<element::FloatMath>(share, now[lane], lanes[lane]);
     }
   }
 };
@@ -241,6 +266,11 @@ void CudaOps::Assign(Stream& stream, const AssignArguments& p) {
     LaunchMap<kMapLanes<T, float>>(stream, "Assign", 0, p.count,
                                    AssignedSource<T>{p.control, {static_cast<const T*>(p.from.data)}, {p.to}}, p.to);
   });
+}
+
+void CudaOps::Average(Stream& stream, const AverageArguments& p) {
+  LaunchMap<kMapLanes<float, float>>(stream, "Average", 0, p.count,
+                                     AveragedSource{p.control, {p.weights}, {p.average}}, p.average);
 }
 
 void CudaOps::SumSquares(Stream& stream, int64_t count, Tensor x, double* sum) {

@@ -168,6 +168,9 @@ class FastOps : public Ops, public VocabularyOps, public BandOps, public LlamaOp
   void Assign(Stream& s, const AssignArguments& p) override {
     Add(s, [=](Ops& ops, Stream& on) { ops.Assign(on, p); });
   }
+  void Average(Stream& s, const AverageArguments& p) override {
+    Add(s, [=](Ops& ops, Stream& on) { ops.Average(on, p); });
+  }
   void FillNormal(Stream& s, const FillNormalArguments& p) override {
     Add(s, [=](Ops& ops, Stream& on) { ops.FillNormal(on, p); });
   }
