@@ -136,7 +136,8 @@ TEST_P(FlatVectorsTest, AssignTakesAllOrNothing) {
   }
 }
 
-// torch.lerp's arithmetic: from the nearer end, so that a share of 1 gives the weights themselves and 0 changes nothing.
+// torch.lerp's arithmetic: from the nearer end, so that a share of 1 gives the weights themselves and 0 changes
+// nothing.
 TEST_P(FlatVectorsTest, AnAverageGoesAShareOfTheWay) {
   for (const int64_t count : {int64_t{1}, int64_t{9}, kCount}) {
     const auto weights = Values(count, 1), before = Values(count, 2);

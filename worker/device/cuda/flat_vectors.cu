@@ -269,8 +269,8 @@ void CudaOps::Assign(Stream& stream, const AssignArguments& p) {
 }
 
 void CudaOps::Average(Stream& stream, const AverageArguments& p) {
-  LaunchMap<kMapLanes<float, float>>(stream, "Average", 0, p.count,
-                                     AveragedSource{p.control, {p.weights}, {p.average}}, p.average);
+  LaunchMap<kMapLanes<float, float>>(stream, "Average", 0, p.count, AveragedSource{p.control, {p.weights}, {p.average}},
+                                     p.average);
 }
 
 void CudaOps::SumSquares(Stream& stream, int64_t count, Tensor x, double* sum) {
