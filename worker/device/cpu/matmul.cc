@@ -196,7 +196,8 @@ struct Tiling {
 };
 
 Tiling TilingFor(Path path, const MatmulArguments& p, int64_t threads = 1) {
-  const OutputTile largest = path == Path::kPrimitive  ? (p.k >= kLongDepth ? kLongTile : kPrimitiveTile)
+  const bool over_vocabulary = p.k >= kLongDepth && !p.accumulate;
+  const OutputTile largest = path == Path::kPrimitive  ? (over_vocabulary ? kLongTile : kPrimitiveTile)
                              : path == Path::kBuffered ? kBufferedTile
                              : path == Path::kDots     ? kDotsTile
                                                        : kTile;
