@@ -26,9 +26,8 @@ constexpr int64_t kPanelDepth = 512;
 constexpr OutputTile kTile = {128, 256};           // also the size of the conversion buffers
 constexpr OutputTile kPrimitiveTile = {512, 768};  // the primitive repacks b on every call: fewer, larger tiles
 
-// A sum over a vocabulary has few rows, the tokens of one chunk of logits, and takes long: tiles for several threads.
-constexpr OutputTile kLongTile = {256, 192};
-constexpr int64_t kLongDepth = 16'384;
+// A product of so few rows that they are one tile's would be the work of few threads: its columns are cut in four.
+constexpr int64_t kFewTiles = 4, kFewestColumns = 192;
 
 // A tile of fp32 results that are not added to others, which oneDNN writes more than once: a buffer of it stays in a
 // core's second-level cache, where rows of a wide matrix would not.
@@ -195,17 +194,23 @@ struct Tiling {
   int64_t across, tiles;  // tiles in a row, and in total
 };
 
-Tiling TilingFor(Path path, const MatmulArguments& p, int64_t threads = 1) {
-  const bool over_vocabulary = p.k >= kLongDepth && !p.accumulate;
-  const OutputTile largest = path == Path::kPrimitive  ? (over_vocabulary ? kLongTile : kPrimitiveTile)
+// `threads` share the tiles; 0: the calling thread has them all.
+Tiling TilingFor(Path path, const MatmulArguments& p, int64_t threads = 0) {
+  const OutputTile largest = path == Path::kPrimitive  ? kPrimitiveTile
                              : path == Path::kBuffered ? kBufferedTile
                              : path == Path::kDots     ? kDotsTile
                                                        : kTile;
-  const int64_t whole_m = p.whole_m > 0 ? p.whole_m : p.m;
-  int64_t m = EvenBlock(whole_m, largest.m);
-  // Where an element's bits do not depend on its tile, all threads get as many tiles.
-  if (path == Path::kDots) m = EvenBlock(whole_m, CeilDivide(whole_m, RoundUp(CeilDivide(whole_m, m), threads)));
-  const int64_t n = EvenBlock(p.whole_n > 0 ? p.whole_n : p.n, largest.n), across = CeilDivide(p.n, n);
+  const int64_t whole_m = p.whole_m > 0 ? p.whole_m : p.m, whole_n = p.whole_n > 0 ? p.whole_n : p.n;
+  int64_t m = EvenBlock(whole_m, largest.m), n = EvenBlock(whole_n, largest.n);
+  if (path == Path::kDots && threads > 0) {
+    // An element's bits do not depend on its tile, so all threads get as many tiles.
+    m = EvenBlock(whole_m, CeilDivide(whole_m, RoundUp(CeilDivide(whole_m, m), threads)));
+  }
+  const bool few = m >= whole_m && CeilDivide(whole_n, n) < kFewTiles;
+  if (path == Path::kPrimitive && threads > 0 && few && !p.accumulate) {
+    n = EvenBlock(whole_n, std::max(kFewestColumns, CeilDivide(whole_n, kFewTiles)));
+  }
+  const int64_t across = CeilDivide(p.n, n);
   return {path, m, n, across, across * CeilDivide(p.m, m)};
 }
 
