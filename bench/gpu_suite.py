@@ -114,7 +114,7 @@ def steps(arguments):
         # Its sizes are for a GPU and it runs in every type, which takes a CPU a minute or more.
         bench("gemm", "matrix products", 40, "gemm", absent=no_gpu),
         bench("attention", "attention", 30, "attention", absent=emulated),
-        bench("pointwise", "layer norm and GELU", 30, "pointwise", absent=emulated),
+        bench("pointwise", "norms, activations and conversions", 30, "pointwise", absent=emulated),
         bench("step_1558m_stage3", "gpt2-1558m, stage 3, the same batch", 60, "step", "gpt2-1558m", "3"),
         bench("step_124m_stage0", "gpt2-124m, stage 0", 40, "step", "gpt2-124m", "0"),
         bench("step_124m_stage3", "gpt2-124m, stage 3", 40, "step", "gpt2-124m", "3"),

@@ -92,14 +92,14 @@ absl::StatusOr<std::vector<PointwiseRate>> BenchPointwise(device::Device& device
     ZF_ASSIGN_OR_RETURN(const RandomRoom rstd, rooms.Make(tokens, 1.0f, device::DType::kF32));
     ZF_ASSIGN_OR_RETURN(const RandomRoom dgamma, rooms.Make(hidden, 1.0f, device::DType::kF32));
     ZF_ASSIGN_OR_RETURN(const RandomRoom dbeta, rooms.Make(hidden, 1.0f, device::DType::kF32));
-    // `passes` is how many times the op reads or writes an activation's bytes.
-    const auto measure = [&](const char* op, int64_t passes, const std::function<void()>& run) -> absl::Status {
+    const int64_t type_bytes = device::DTypeBytes(dtype);
+    // `bytes` are what the op reads and writes for each element of an activation.
+    const auto measure = [&](const char* op, int64_t bytes, const std::function<void()>& run) -> absl::Status {
       ZF_ASSIGN_OR_RETURN(const double seconds, BestLaunchSeconds(device, *stream, rounds, [&](int64_t) { run(); }));
-      rates.push_back({op, dtype, tokens, hidden,
-                       static_cast<double>(passes * count * device::DTypeBytes(dtype)) / seconds, memory});
+      rates.push_back({op, dtype, tokens, hidden, static_cast<double>(bytes * count) / seconds, memory});
       return absl::OkStatus();
     };
-    ZF_RETURN_IF_ERROR(measure("layer norm forward", 2, [&] {
+    ZF_RETURN_IF_ERROR(measure("layer norm forward", 2 * type_bytes, [&] {
       ops.LayerNormForward(*stream, {.m = tokens,
                                      .c = hidden,
                                      .epsilon = kEpsilon,
@@ -110,7 +110,7 @@ absl::StatusOr<std::vector<PointwiseRate>> BenchPointwise(device::Device& device
                                      .mean = mean.floats(),
                                      .rstd = rstd.floats()});
     }));
-    ZF_RETURN_IF_ERROR(measure("layer norm backward", 4, [&] {
+    ZF_RETURN_IF_ERROR(measure("layer norm backward", 4 * type_bytes, [&] {
       ops.LayerNormBackward(*stream, {.m = tokens,
                                       .c = hidden,
                                       .dy = y.tensor(),
@@ -122,7 +122,42 @@ absl::StatusOr<std::vector<PointwiseRate>> BenchPointwise(device::Device& device
                                       .dgamma = dgamma.floats(),
                                       .dbeta = dbeta.floats()});
     }));
-    ZF_RETURN_IF_ERROR(measure("gelu forward", 2, [&] { ops.GeluForward(*stream, count, x.tensor(), y.tensor()); }));
+    ZF_RETURN_IF_ERROR(measure("rms norm forward", 2 * type_bytes, [&] {
+      ops.llama().RmsNormForward(*stream, {.m = tokens,
+                                           .c = hidden,
+                                           .epsilon = kEpsilon,
+                                           .x = x.tensor(),
+                                           .gamma = gamma.tensor(),
+                                           .y = y.tensor(),
+                                           .rstd = rstd.floats()});
+    }));
+    ZF_RETURN_IF_ERROR(measure("rms norm backward", 4 * type_bytes, [&] {
+      ops.llama().RmsNormBackward(*stream, {.m = tokens,
+                                            .c = hidden,
+                                            .dy = y.tensor(),
+                                            .x = x.tensor(),
+                                            .gamma = gamma.tensor(),
+                                            .rstd = rstd.floats(),
+                                            .dx = dx.tensor(),
+                                            .dgamma = dgamma.floats()});
+    }));
+    ZF_RETURN_IF_ERROR(
+        measure("gelu forward", 2 * type_bytes, [&] { ops.GeluForward(*stream, count, x.tensor(), y.tensor()); }));
+    // A row of x is two halves, of which y has one: 3 halves forward, 5 backward.
+    ZF_RETURN_IF_ERROR(measure("swiglu forward", 3 * type_bytes / 2, [&] {
+      ops.llama().GateForward(*stream, {.m = tokens, .n = hidden / 2, .x = x.tensor(), .y = y.tensor()});
+    }));
+    ZF_RETURN_IF_ERROR(measure("swiglu backward", 5 * type_bytes / 2, [&] {
+      ops.llama().GateBackward(*stream,
+                               {.m = tokens, .n = hidden / 2, .x = x.tensor(), .dy = y.tensor(), .dx = dx.tensor()});
+    }));
+    if (dtype == device::DType::kF32) continue;
+    ZF_ASSIGN_OR_RETURN(const RandomRoom wide, rooms.Make(count, 1.0f, device::DType::kF32));
+    const auto convert = [&](const RandomRoom& from, const RandomRoom& to) {
+      return [&] { ops.Convert(*stream, count, from.tensor(), to.tensor()); };
+    };
+    ZF_RETURN_IF_ERROR(measure("from fp32", type_bytes + 4, convert(wide, y)));
+    ZF_RETURN_IF_ERROR(measure("to fp32", type_bytes + 4, convert(y, wide)));
   }
   return rates;
 }

@@ -1,5 +1,5 @@
-// Rates of the ops between a transformer's matrix products: attention against the GEMM peak, layer norm and GELU
-// against memory bandwidth. `zerofleet bench attention` and `bench pointwise` print them.
+// Rates of the ops between a transformer's matrix products: attention against the GEMM peak, norms, activations and
+// conversions against memory bandwidth. `zerofleet bench attention` and `bench pointwise` print them.
 #ifndef ZEROFLEET_BENCH_LAYER_BENCHES_H_
 #define ZEROFLEET_BENCH_LAYER_BENCHES_H_
 
@@ -19,8 +19,8 @@ struct AttentionWork {
   device::AttentionShape shape;
 };
 
-// On the CPU one sequence of 256 tokens in the shape of GPT-2 124M; on a GPU 16 sequences of 1024 in those of 124M and
-// 1558M.
+// On the CPU one sequence of 256 and one of 2048 tokens in the shape of GPT-2 124M; on a GPU 16 sequences of 1024 in
+// those of 124M and 1558M.
 std::vector<AttentionWork> Gpt2Attentions(const device::Device& device);
 
 struct AttentionRate {
@@ -37,7 +37,7 @@ absl::StatusOr<std::vector<AttentionRate>> BenchAttention(device::Device& device
                                                           const std::vector<AttentionWork>& work, int rounds);
 
 struct PointwiseRate {
-  std::string op;  // "layer norm forward" | "layer norm backward" | "gelu forward"
+  std::string op;  // such as "layer norm forward"
   device::DType dtype;
   int64_t tokens, hidden;
   double bytes_per_second;         // counts whole activations that are read or written, each once

@@ -121,8 +121,8 @@ absl::StatusOr<Results> Attention(const BenchFlags& flags) {
 absl::StatusOr<Results> Pointwise(const BenchFlags& flags) {
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<device::Device> device,
                       device::CreateDevice({flags.device, flags.threads}));
-  // On a GPU an activation outgrows every cache.
-  const int64_t tokens = device->host_addressable() ? 8192 : 131072, hidden = device->host_addressable() ? 768 : 1600;
+  // An activation outgrows every cache.
+  const int64_t tokens = device->host_addressable() ? 65536 : 131072, hidden = device->host_addressable() ? 768 : 1600;
   ZF_ASSIGN_OR_RETURN(const std::vector<bench::PointwiseRate> rates,
                       bench::BenchPointwise(*device, tokens, hidden, kRounds));
   Results results{TextTable({"op", "type", "tokens x hidden", "GB/s", "memory GB/s", "of memory"})};
@@ -438,8 +438,9 @@ void AddBenchCommand(CLI::App& app, CommandBody& body) {
   AddKernelFlags(*gemm, *flags);
   AddKernelFlags(*AddBench(*bench, "attention", "Causal attention, against the best product.", Attention, flags, body),
                  *flags);
-  AddKernelFlags(
-      *AddBench(*bench, "pointwise", "Layer norm and GELU, against memory bandwidth.", Pointwise, flags, body), *flags);
+  AddKernelFlags(*AddBench(*bench, "pointwise", "Norms, activations and conversions, against memory bandwidth.",
+                           Pointwise, flags, body),
+                 *flags);
   CLI::App* optimizer =
       AddBench(*bench, "optimizer", "Every optimizer, against memory bandwidth.", Optimizer, flags, body);
   AddKernelFlags(*optimizer, *flags);
