@@ -121,7 +121,7 @@ SoftmaxSums Softmax(const Strip& strip, Seen seen, float factor, const float* sc
     const __mmask16 lanes = LanesIn(at, seen.first, seen.end);
     largest = _mm512_max_ps(largest, _mm512_mask_loadu_ps(lowest, lanes, scores + at));
   }
-  const float shift = factor * MaxOfLanes(largest);
+  const float shift = factor * OverLanes<MaxOf>(largest);
   const __m512 scale = _mm512_set1_ps(factor), offset = _mm512_set1_ps(shift);
   __m512 sum = _mm512_setzero_ps();
   for (int64_t at = strip.begin; at < strip.end; at += kLanes) {
@@ -130,7 +130,7 @@ SoftmaxSums Softmax(const Strip& strip, Seen seen, float factor, const float* sc
     sum = _mm512_add_ps(sum, e);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(probabilities + at), RoundToBF16(e));
   }
-  const float total = SumOfLanes(sum);
+  const float total = OverLanes<SumOf>(sum);
   return {shift + std::log2(total), total};
 }
 
@@ -149,7 +149,7 @@ float Dot(int64_t count, const BF16* a, const BF16* b) {
     const __mmask16 pairs = FirstLanes((count - i) / 2);
     sum = AddDots(sum, _mm512_maskz_loadu_epi32(pairs, a + i), _mm512_maskz_loadu_epi32(pairs, b + i));
   }
-  return SumOfLanes(sum);
+  return OverLanes<SumOf>(sum);
 }
 
 const uint32_t* AsPairs(const BF16* values) { return reinterpret_cast<const uint32_t*>(values); }
@@ -272,8 +272,8 @@ namespace {
 // The backward of one group: its packed keys and values, and the sums of its gradients.
 class Group {
  public:
-  Group(const AttentionBackwardArguments& arguments, int64_t sequence, int64_t group, void* memory)
-      : p_(arguments), shape_(arguments.shape), parts_(shape_), sequence_(sequence) {
+  Group(const AttentionBackwardArguments& arguments, void* memory)
+      : p_(arguments), shape_(arguments.shape), parts_(shape_) {
     Scratch scratch(memory);
     keys_ = scratch.Words(parts_.packed);
     values_ = scratch.Words(parts_.packed);
@@ -288,7 +288,9 @@ class Group {
     tile_ds_ = scratch.Words(parts_.tile_rounded);
     dk_ = scratch.Floats(parts_.head);
     dv_ = scratch.Floats(parts_.head);
+  }
 
+  void Run(int64_t sequence, int64_t group) {
     const int64_t heads = shape_.heads / shape_.kv_heads, d = shape_.head_size, stride = shape_.columns();
     const AttentionHead first{shape_, sequence, group * heads};
     const BF16 *const k = At(p_.qkv, first.k_at()), *const v = At(p_.qkv, first.v_at());
@@ -360,7 +362,6 @@ class Group {
   const AttentionBackwardArguments& p_;
   const AttentionShape& shape_;
   const Parts parts_;
-  const int64_t sequence_;
   uint32_t *keys_, *values_, *key_pairs_, *query_pairs_, *dout_pairs_;
   float *scores_, *dp_;
   BF16* ds_;
@@ -372,7 +373,7 @@ class Group {
 }  // namespace
 
 void BackwardGroup(const AttentionBackwardArguments& arguments, int64_t sequence, int64_t group, void* scratch) {
-  Group(arguments, sequence, group, scratch);
+  Group(arguments, scratch).Run(sequence, group);
 }
 
 }  // namespace zerofleet::device::bf16_attention

@@ -37,23 +37,23 @@ HWY_INLINE __m512i PairUp(__m256i first, __m256i second) {
   return _mm512_or_si512(Widen(first), _mm512_slli_epi32(Widen(second), 16));
 }
 
-// The sum and the largest of all lanes, through memory: GCC 12 warns of what its own intrinsics for these leave
-// uninitialized (_mm512_reduce_add_ps).
-HWY_INLINE float SumOfLanes(__m512 values) {
+struct SumOf {
+  static HWY_INLINE __m256 Combine(__m256 a, __m256 b) { return _mm256_add_ps(a, b); }
+};
+struct MaxOf {
+  static HWY_INLINE __m256 Combine(__m256 a, __m256 b) { return _mm256_max_ps(a, b); }
+};
+
+// SumOf or MaxOf all lanes, through memory: GCC 12 warns of what its own intrinsics for these leave uninitialized
+// (_mm512_reduce_add_ps).
+template <class Operation>
+HWY_INLINE float OverLanes(__m512 values) {
   alignas(64) float lanes[16];
   _mm512_store_ps(lanes, values);
-  const __m256 eight = _mm256_add_ps(_mm256_load_ps(lanes), _mm256_load_ps(lanes + 8));
-  const __m256 four = _mm256_add_ps(eight, _mm256_permute2f128_ps(eight, eight, 1));
-  const __m256 two = _mm256_add_ps(four, _mm256_permute_ps(four, 0b01001110));
-  return _mm256_cvtss_f32(_mm256_add_ps(two, _mm256_permute_ps(two, 0b10110001)));
-}
-HWY_INLINE float MaxOfLanes(__m512 values) {
-  alignas(64) float lanes[16];
-  _mm512_store_ps(lanes, values);
-  const __m256 eight = _mm256_max_ps(_mm256_load_ps(lanes), _mm256_load_ps(lanes + 8));
-  const __m256 four = _mm256_max_ps(eight, _mm256_permute2f128_ps(eight, eight, 1));
-  const __m256 two = _mm256_max_ps(four, _mm256_permute_ps(four, 0b01001110));
-  return _mm256_cvtss_f32(_mm256_max_ps(two, _mm256_permute_ps(two, 0b10110001)));
+  const __m256 eight = Operation::Combine(_mm256_load_ps(lanes), _mm256_load_ps(lanes + 8));
+  const __m256 four = Operation::Combine(eight, _mm256_permute2f128_ps(eight, eight, 1));
+  const __m256 two = Operation::Combine(four, _mm256_permute_ps(four, 0b01001110));
+  return _mm256_cvtss_f32(Operation::Combine(two, _mm256_permute_ps(two, 0b10110001)));
 }
 
 }  // namespace zerofleet::device
