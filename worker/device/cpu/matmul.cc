@@ -27,15 +27,16 @@ constexpr OutputTile kTile = {128, 256};           // also the size of the conve
 constexpr OutputTile kPrimitiveTile = {512, 768};  // the primitive repacks b on every call: fewer, larger tiles
 
 // A product of so few rows that they are one tile's would be the work of few threads: its columns are cut in four.
-constexpr int64_t kFewTiles = 4, kFewestColumns = 192;
+constexpr int64_t kFewTiles = 4, kFewestColumns = 384;
 
 // A tile of fp32 results that are not added to others, which oneDNN writes more than once: a buffer of it stays in a
 // core's second-level cache, where rows of a wide matrix would not.
 constexpr OutputTile kBufferedTile = {256, 768};
 
-// A tile of weights' gradients, whose operands are packed again for each tile; and how many tokens are added up before
-// they are added to the gradient. A packed chunk of x stays in a core's second-level cache.
-constexpr OutputTile kDotsTile = {384, 768};
+// Weights' gradients: how many columns of dy and of x are packed at a time, and how many tokens are added up before
+// they are added to the gradient. A tile has any number of rows, for which x is packed once; a packed chunk of x stays
+// in a core's second-level cache.
+constexpr OutputTile kDotsBlock = {384, 768};
 constexpr int64_t kDotsDepth = 1024;
 
 // One thread's fp32 copies of the tile in progress; allocated once, at the thread's first conversion.
@@ -56,7 +57,7 @@ float* BufferedTile() {
 }
 
 uint32_t* DotsBuffer() {
-  constexpr int64_t kWords = (kDotsTile.m + kDotsTile.n) * kDotsDepth / 2;
+  constexpr int64_t kWords = (kDotsBlock.m + kDotsBlock.n) * kDotsDepth / 2;
   thread_local const std::unique_ptr<uint32_t[]> buffer = std::make_unique<uint32_t[]>(kWords);
   return buffer.get();
 }
@@ -130,36 +131,47 @@ absl::Status FloatTile(const MatmulArguments& p) {
   return status;
 }
 
-// Adds the product of a's columns and b's columns to a tile of at most kDotsTile.
-void DotsTile(const MatmulArguments& p) {
+// Adds to a block of at most kDotsBlock the product of `pairs` pairs of packed columns of a and of b.
+void DotsBlock(int64_t pairs, const uint32_t* a, const uint32_t* b, const MatmulArguments& block) {
   using bf16_dots::kChunkLanes;
-  const int64_t depth = EvenBlock(p.k, kDotsDepth);
+  const int64_t chunk = pairs * kChunkLanes;
+  for (int64_t column = 0; column < block.n; column += kChunkLanes) {
+    for (int64_t row = 0; row < block.m;) {
+      const int64_t in_chunk = row % kChunkLanes;
+      const int64_t rows = std::min({bf16_dots::kStripRows, kChunkLanes - in_chunk, block.m - row});
+      bf16_dots::Multiply({.rows = rows,
+                           .columns = std::min(kChunkLanes, block.n - column),
+                           .pairs = pairs,
+                           .a = a + row / kChunkLanes * chunk + in_chunk,
+                           .a_row = 1,
+                           .a_pair = kChunkLanes,
+                           .b = b + column / kChunkLanes * chunk,
+                           .b_chunk = chunk,
+                           .c = static_cast<float*>(block.c.data.data) + row * block.c.stride + column,
+                           .c_row = block.c.stride,
+                           .add = true});
+      row += rows;
+    }
+  }
+}
+
+// Adds the product of a's columns and b's columns, at most kDotsBlock.n of these, to a tile.
+void DotsTile(const MatmulArguments& p) {
+  const int64_t depth = EvenBlock(p.k, kDotsDepth), height = EvenBlock(p.m, kDotsBlock.m);
   for (int64_t k0 = 0; k0 < p.k; k0 += depth) {
-    const int64_t kb = std::min(depth, p.k - k0), chunk = CeilDivide(kb, 2) * kChunkLanes;
-    uint32_t *const a = DotsBuffer(), *const b = a + RoundUp(p.m, kChunkLanes) / kChunkLanes * chunk;
+    const int64_t kb = std::min(depth, p.k - k0), pairs = CeilDivide(kb, 2);
+    uint32_t *const b = DotsBuffer(), *const a = b + RoundUp(p.n, bf16_dots::kChunkLanes) * pairs;
     const auto pack = [&](const Matrix& from, int64_t columns, uint32_t* to) {
       bf16_dots::PackPairsOfRows(kb, columns, static_cast<const BF16*>(from.data.data) + k0 * from.stride, from.stride,
                                  to);
     };
-    pack(p.a, p.m, a);
     pack(p.b, p.n, b);
-    for (int64_t column = 0; column < p.n; column += kChunkLanes) {
-      for (int64_t row = 0; row < p.m;) {
-        const int64_t in_chunk = row % kChunkLanes;
-        const int64_t rows = std::min({bf16_dots::kStripRows, kChunkLanes - in_chunk, p.m - row});
-        bf16_dots::Multiply({.rows = rows,
-                             .columns = std::min(kChunkLanes, p.n - column),
-                             .pairs = CeilDivide(kb, 2),
-                             .a = a + row / kChunkLanes * chunk + in_chunk,
-                             .a_row = 1,
-                             .a_pair = kChunkLanes,
-                             .b = b + column / kChunkLanes * chunk,
-                             .b_chunk = chunk,
-                             .c = static_cast<float*>(p.c.data.data) + row * p.c.stride + column,
-                             .c_row = p.c.stride,
-                             .add = true});
-        row += rows;
-      }
+    for (int64_t row = 0; row < p.m; row += height) {
+      MatmulArguments block = p;
+      block.m = std::min(height, p.m - row);
+      block.c = Part(p.c, row, 0);
+      pack(Part(p.a, row, 0), block.m, a);
+      DotsBlock(pairs, a, b, block);
     }
   }
 }
@@ -198,13 +210,14 @@ struct Tiling {
 Tiling TilingFor(Path path, const MatmulArguments& p, int64_t threads = 0) {
   const OutputTile largest = path == Path::kPrimitive  ? kPrimitiveTile
                              : path == Path::kBuffered ? kBufferedTile
-                             : path == Path::kDots     ? kDotsTile
+                             : path == Path::kDots     ? kDotsBlock
                                                        : kTile;
   const int64_t whole_m = p.whole_m > 0 ? p.whole_m : p.m, whole_n = p.whole_n > 0 ? p.whole_n : p.n;
   int64_t m = EvenBlock(whole_m, largest.m), n = EvenBlock(whole_n, largest.n);
   if (path == Path::kDots && threads > 0) {
-    // An element's bits do not depend on its tile, so all threads get as many tiles.
-    m = EvenBlock(whole_m, CeilDivide(whole_m, RoundUp(CeilDivide(whole_m, m), threads)));
+    // An element's bits do not depend on its tile. Two tiles a thread let one that is held up leave work to others.
+    const int64_t blocks = RoundUp(CeilDivide(whole_m, m), threads);
+    m = EvenBlock(whole_m, CeilDivide(whole_m, threads == 1 ? 1 : std::min(blocks, 2 * threads)));
   }
   const bool few = m >= whole_m && CeilDivide(whole_n, n) < kFewTiles;
   if (path == Path::kPrimitive && threads > 0 && few && !p.accumulate) {

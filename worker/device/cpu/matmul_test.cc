@@ -75,6 +75,11 @@ void ExpectMatchesDouble(const Case& p, absl::Status (*multiply)(const MatmulArg
   }
 }
 
+absl::Status OnOnePoolThread(const MatmulArguments& arguments) {
+  ThreadPool pool(1);
+  return Matmul(pool, arguments);
+}
+
 absl::Status OnThreePoolThreads(const MatmulArguments& arguments) {
   ThreadPool pool(3);
   return Matmul(pool, arguments);
@@ -120,8 +125,7 @@ TEST(MatmulTest, WideResultsInFloat) {
 // The gradient of a weight: columns of both operands, in one chunk and in several, added up in one piece and in two.
 TEST(MatmulTest, WeightGradients) {
   constexpr DType kHalf = DType::kBF16, kFloat = DType::kF32;
-  for (const bool several_threads : {false, true}) {
-    const auto multiply = several_threads ? OnThreePoolThreads : SerialMatmul;
+  for (const auto multiply : {SerialMatmul, OnOnePoolThread, OnThreePoolThreads}) {
     ExpectMatchesDouble({70, 48, 1101, kHalf, kHalf, kFloat, true, false, true, false}, multiply);
     ExpectMatchesDouble({401, 800, 33, kHalf, kHalf, kFloat, true, false, true, false}, multiply);
   }
