@@ -79,10 +79,12 @@ void CpuOps::CrossEntropy(Stream& stream, const CrossEntropyArguments& p) {
         const int64_t target = p.targets[first + row];
         const bool terms = !p.terms.none() && target >= 0;
         const double target_logit = terms ? values[target] : 0, sum = terms ? Sum(p.vocab, values) : 0;
+        const Tensor dlogits_row = !gradient ? Tensor{} : terms ? at : dlogits.Offset(row * p.vocab);
         double& loss = losses[first + row];
-        loss = kernels::CrossEntropyRow(p.vocab, target, gradient, scale, values,
+        loss = kernels::CrossEntropyRow(p.vocab, target, dlogits_row, scale, values,
                                         p.kept == nullptr ? nullptr : p.kept + first + row);
-        if (terms) loss = AddTerms(p.terms, p.vocab, target, target_logit, sum, loss, gradient, scale, values);
+        if (!terms) continue;
+        loss = AddTerms(p.terms, p.vocab, target, target_logit, sum, loss, gradient, scale, values);
         if (gradient && plan.rounded) kernels::Convert(p.vocab, at, rounded.Offset(row * p.vocab));
       }
     });

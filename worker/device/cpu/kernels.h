@@ -44,9 +44,10 @@ void LayerNormRow(int64_t c, float epsilon, Tensor x, Tensor gamma, Tensor beta,
 void RmsNormRow(int64_t c, float epsilon, Tensor x, Tensor gamma, Tensor y, float* rstd);
 // row = softmax(scale * row) in place; returns log of the sum of exp(scale * row). A NaN anywhere makes all NaN.
 float SoftmaxRow(int64_t count, float scale, float* row);
-// -log softmax(logits)[target]; with `gradient`, logits becomes gradient_scale * (softmax - onehot(target)), and *kept
-// (which may be null) what LogitsGradientRow needs to compute that again.
-double CrossEntropyRow(int64_t vocab, int64_t target, bool gradient, float gradient_scale, float* logits,
+// -log softmax(logits)[target]; overwrites logits. `gradient`, unless it is null, becomes gradient_scale * (softmax -
+// onehot(target)), and *kept (which may be null) what LogitsGradientRow needs to compute that again. `gradient` may be
+// the logits themselves.
+double CrossEntropyRow(int64_t vocab, int64_t target, Tensor gradient, float gradient_scale, float* logits,
                        LogitsGradient* kept = nullptr);
 // row becomes exp(row - largest) * factor.
 void LogitsGradientRow(int64_t count, const LogitsGradient& gradient, float* row);

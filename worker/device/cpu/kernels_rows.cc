@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <type_traits>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "worker/device/cpu/kernels_rows.cc"
@@ -164,24 +166,25 @@ HWY_INLINE float ExpRow(int64_t count, float scale, float shift, float* row) {
   }));
 }
 
-HWY_INLINE void ScaleRow(int64_t count, float scale, float* row) {
+template <typename T>
+HWY_INLINE void ScaleRow(int64_t count, float scale, const float* row, T* to) {
   const auto factor = hn::Set(FloatTag(), scale);
   ForVectors(count,
-             [&](int64_t i, int64_t lanes) ZF_BODY { Write(hn::Mul(factor, Read(row + i, lanes)), row + i, lanes); });
+             [&](int64_t i, int64_t lanes) ZF_BODY { Write(hn::Mul(factor, Read(row + i, lanes)), to + i, lanes); });
 }
 
 float SoftmaxRowImpl(int64_t count, float scale, float* row) {
   const float shift = scale * RowMax(count, row);
   const float sum = ExpRow(count, scale, shift, row);
-  ScaleRow(count, 1.0f / sum, row);
+  ScaleRow(count, 1.0f / sum, row, row);
   return shift + std::log(sum);
 }
 
-double CrossEntropyRowImpl(int64_t vocab, int64_t target, bool gradient, float gradient_scale, float* logits,
+double CrossEntropyRowImpl(int64_t vocab, int64_t target, Tensor gradient, float gradient_scale, float* logits,
                            LogitsGradient* kept) {
   const float largest = RowMax(vocab, logits);
   if (target < 0) {
-    if (gradient) std::fill_n(logits, vocab, 0.0f);
+    if (gradient) std::fill_n(static_cast<std::byte*>(gradient.data), vocab * DTypeBytes(gradient.dtype), std::byte{0});
     if (kept != nullptr) *kept = {largest, 0.0f};
     return 0;
   }
@@ -189,8 +192,12 @@ double CrossEntropyRowImpl(int64_t vocab, int64_t target, bool gradient, float g
   const float sum = ExpRow(vocab, 1.0f, largest, logits);
   if (gradient) {
     const float factor = gradient_scale / sum;
-    ScaleRow(vocab, factor, logits);
-    logits[target] -= gradient_scale;
+    float at_target;
+    ScaleRow(1, factor, logits + target, &at_target);
+    WithType(gradient, [&](auto* to) HWY_ATTR {
+      ScaleRow(vocab, factor, logits, to);
+      to[target] = FromFloat<std::remove_pointer_t<decltype(to)>>(at_target - gradient_scale);
+    });
     if (kept != nullptr) *kept = {largest, factor};
   }
   return std::log(static_cast<double>(sum)) + margin;
@@ -201,11 +208,11 @@ float ExpFromLargestImpl(int64_t count, float* row, float* largest) {
   return ExpRow(count, 1.0f, *largest, row);
 }
 
-void ScaleImpl(int64_t count, float factor, float* row) { ScaleRow(count, factor, row); }
+void ScaleImpl(int64_t count, float factor, float* row) { ScaleRow(count, factor, row, row); }
 
 void LogitsGradientRowImpl(int64_t count, const LogitsGradient& gradient, float* row) {
   ExpRow(count, 1.0f, gradient.largest, row);
-  ScaleRow(count, gradient.factor, row);
+  ScaleRow(count, gradient.factor, row, row);
 }
 
 void AttentionGradientRowImpl(int64_t count, float scale, float logsumexp, float delta, float* scores, float* dp) {
@@ -278,7 +285,7 @@ void LayerNormRowsGradient(int64_t rows, int64_t c, Tensor dy, Tensor x, Tensor 
 float SoftmaxRow(int64_t count, float scale, float* row) {
   return HWY_DYNAMIC_DISPATCH(SoftmaxRowImpl)(count, scale, row);
 }
-double CrossEntropyRow(int64_t vocab, int64_t target, bool gradient, float gradient_scale, float* logits,
+double CrossEntropyRow(int64_t vocab, int64_t target, Tensor gradient, float gradient_scale, float* logits,
                        LogitsGradient* kept) {
   return HWY_DYNAMIC_DISPATCH(CrossEntropyRowImpl)(vocab, target, gradient, gradient_scale, logits, kept);
 }

@@ -191,7 +191,7 @@ std::vector<float> ManyKernels() {
   for (const auto& sums : {dx, dgamma, dbeta}) keep(sums);
   results.push_back(kernels::SoftmaxRow(n, 0.5f, softmax.data()));
   keep(softmax);
-  results.push_back(static_cast<float>(kernels::CrossEntropyRow(n, 17, true, 0.25f, x.data())));
+  results.push_back(static_cast<float>(kernels::CrossEntropyRow(n, 17, Floats(x), 0.25f, x.data())));
   keep(x);
   kernels::SumRows(1, n, n, Floats(dy), beta.data());
   keep(beta);
