@@ -44,6 +44,7 @@ TEST(KernelsTest, RoundingIsToBF16) {
     auto from = values;
     from[5] = std::nanf("");
     from[6] = HUGE_VALF;
+    for (size_t i = 32; i < 64; i += 5) from[i] *= 0x1p-126f;  // subnormals, beside other numbers
     std::vector<BF16> to(from.size());
     kernels::Convert(static_cast<int64_t>(from.size()), Floats(from), {to.data(), DType::kBF16});
     for (size_t i = 0; i < from.size(); ++i) ASSERT_EQ(to[i].bits, ToBF16(from[i]).bits) << i;

@@ -69,7 +69,7 @@ HWY_INLINE void Store(FloatVec value, F16* to) {
 #undef ZF_HALF_LANE_BY_LANE
 
 // Rounded as ToBF16 in dtype.h does, NaN included.
-HWY_INLINE hn::Vec<HalfTag> BF16Bits(FloatVec value) {
+HWY_INLINE hn::Vec<HalfTag> BF16BitsByInteger(FloatVec value) {
   const hn::RebindToUnsigned<FloatTag> bits_tag;
   const hn::RebindToSigned<FloatTag> signed_tag;
   const auto bits = hn::BitCast(bits_tag, value);
@@ -81,6 +81,24 @@ HWY_INLINE hn::Vec<HalfTag> BF16Bits(FloatVec value) {
   const auto chosen = hn::IfThenElse(is_nan, quiet, rounded);
   return hn::DemoteTo(HalfTag(), hn::BitCast(signed_tag, chosen));
 }
+
+// The same by AVX-512 BF16's instruction where the CPU has it. It takes subnormal numbers as 0, so a vector with one is
+// left to integers.
+#if HWY_ARCH_X86_64 && HWY_TARGET <= HWY_AVX3
+inline const bool kRoundsByInstruction = __builtin_cpu_supports("avx512bf16");
+
+HWY_INLINE hn::Vec<HalfTag> BF16Bits(FloatVec value) {
+  constexpr int kSubnormal = 0x20;
+  if (HWY_UNLIKELY(!kRoundsByInstruction || _mm512_fpclass_ps_mask(value.raw, kSubnormal) != 0)) {
+    return BF16BitsByInteger(value);
+  }
+  hn::Vec<HalfTag> bits;
+  asm("vcvtneps2bf16 %1, %0" : "=v"(bits.raw) : "v"(value.raw));
+  return bits;
+}
+#else
+HWY_INLINE hn::Vec<HalfTag> BF16Bits(FloatVec value) { return BF16BitsByInteger(value); }
+#endif
 
 HWY_INLINE void Store(FloatVec value, BF16* to) {
   hn::StoreU(BF16Bits(value), HalfTag(), reinterpret_cast<uint16_t*>(to));
