@@ -143,13 +143,14 @@ absl::StatusOr<std::vector<PointwiseRate>> BenchPointwise(device::Device& device
     }));
     ZF_RETURN_IF_ERROR(
         measure("gelu forward", 2 * type_bytes, [&] { ops.GeluForward(*stream, count, x.tensor(), y.tensor()); }));
-    // A row of x is two halves, of which y has one: 3 halves forward, 5 backward.
+    // As wide as a feed-forward layer, so of fewer tokens. A row of x is two halves, of which y has one: 3 halves
+    // forward, 5 backward.
+    const int64_t gates = tokens / 4, width = 2 * hidden;
     ZF_RETURN_IF_ERROR(measure("swiglu forward", 3 * type_bytes / 2, [&] {
-      ops.llama().GateForward(*stream, {.m = tokens, .n = hidden / 2, .x = x.tensor(), .y = y.tensor()});
+      ops.llama().GateForward(*stream, {.m = gates, .n = width, .x = x.tensor(), .y = y.tensor()});
     }));
     ZF_RETURN_IF_ERROR(measure("swiglu backward", 5 * type_bytes / 2, [&] {
-      ops.llama().GateBackward(*stream,
-                               {.m = tokens, .n = hidden / 2, .x = x.tensor(), .dy = y.tensor(), .dx = dx.tensor()});
+      ops.llama().GateBackward(*stream, {.m = gates, .n = width, .x = x.tensor(), .dy = y.tensor(), .dx = dx.tensor()});
     }));
     if (dtype == device::DType::kF32) continue;
     ZF_ASSIGN_OR_RETURN(const RandomRoom wide, rooms.Make(count, 1.0f, device::DType::kF32));
