@@ -2,9 +2,11 @@
 // being computed.
 #include "worker/device/cpu/row_sums.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "base/units.h"
 
 namespace zerofleet::device {
 namespace {
@@ -38,10 +40,11 @@ void SumOverRows(ThreadPool& pool, int64_t rows, int64_t columns, std::span<floa
                  absl::FunctionRef<void(int64_t begin, int64_t end, float* partial)> body) {
   const int64_t count = columns * static_cast<int64_t>(sums.size());
   Total total(count);
-  pool.RunBlocks(rows, kRowsPerPart, [&](int64_t begin, int64_t end) {
+  pool.Run(CeilDivide(rows, kRowsPerPart), [&](int64_t turn, int) {
+    const int64_t begin = turn * kRowsPerPart;
     std::vector<float> part(static_cast<size_t>(count));
-    body(begin, end, part.data());
-    total.AddInTurn(begin / kRowsPerPart, part);
+    body(begin, std::min(rows, begin + kRowsPerPart), part.data());
+    total.AddInTurn(turn, part);
   });
   const float* from = total.all().data();
   for (float* const sum : sums) {

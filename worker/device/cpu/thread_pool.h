@@ -31,7 +31,8 @@ class ThreadPool {
   // Calls from several threads run one after the other; a task must not call Run.
   void Run(int64_t tasks, absl::FunctionRef<void(int64_t index, int thread)> task);
 
-  // Runs body(begin, end) over [0, count) in blocks of `block` elements.
+  // Runs body(begin, end) over [0, count) in blocks of `block` elements. A thread takes several neighbouring blocks at
+  // a time if there are many.
   void RunBlocks(int64_t count, int64_t block, absl::FunctionRef<void(int64_t begin, int64_t end)> body);
 
  private:

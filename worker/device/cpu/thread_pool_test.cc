@@ -30,12 +30,15 @@ TEST(ThreadPoolTest, EveryTaskRunsOnce) {
 TEST(ThreadPoolTest, BlocksCoverTheRangeWhateverTheThreads) {
   for (const int threads : {1, 3}) {
     ThreadPool pool(threads);
-    std::vector<std::atomic<int>> seen(1001);
-    pool.RunBlocks(1001, 64, [&](int64_t begin, int64_t end) {
-      EXPECT_EQ(begin % 64, 0);
-      for (int64_t i = begin; i < end; ++i) ++seen[i];
-    });
-    for (const auto& count : seen) EXPECT_EQ(count, 1);
+    for (const int64_t count : {1, 1001, 10001}) {
+      std::vector<std::atomic<int>> seen(count);
+      pool.RunBlocks(count, 64, [&](int64_t begin, int64_t end) {
+        EXPECT_EQ(begin % 64, 0);
+        EXPECT_EQ(end, std::min(count, begin + 64));
+        for (int64_t i = begin; i < end; ++i) ++seen[i];
+      });
+      for (const auto& times : seen) EXPECT_EQ(times, 1);
+    }
   }
 }
 
