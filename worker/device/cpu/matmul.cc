@@ -1,7 +1,7 @@
 // See matmul.h.
 //
-// Sizes were chosen by measurement: one thread's sgemm runs at its full rate from 128 x 128 x 64 upwards, so a tile of
-// 128 x 256 with panels of 512 (0.25 + 0.5 + 0.125 MiB) stays in a core's second-level cache.
+// Sizes were chosen by measurement: oneDNN packs its operands again for every call, so fewer and larger tiles win, also
+// where they and their panels (0.5 + 0.75 + 1.5 MiB) leave a core's second-level cache.
 #include "worker/device/cpu/matmul.h"
 
 #include <dnnl.h>
@@ -21,12 +21,10 @@ extern "C" void omp_set_num_threads(int threads);
 namespace zerofleet::device {
 namespace {
 
-constexpr int64_t kPanelDepth = 512;
+constexpr OutputTile kTile = {512, 768};
+constexpr int64_t kPanelDepth = 256;
 
-constexpr OutputTile kTile = {128, 256};           // also the size of the conversion buffers
-constexpr OutputTile kPrimitiveTile = {512, 768};  // the primitive repacks b on every call: fewer, larger tiles
-
-// A product of so few rows that they are one tile's would be the work of few threads: its columns are cut in four.
+// A product of fewer tiles would be the work of few threads: its columns are cut further.
 constexpr int64_t kFewTiles = 4, kFewestColumns = 384;
 
 // A tile of fp32 results that are not added to others, which oneDNN writes more than once: a buffer of it stays in a
@@ -208,10 +206,7 @@ struct Tiling {
 
 // `threads` share the tiles; 0: the calling thread has them all.
 Tiling TilingFor(Path path, const MatmulArguments& p, int64_t threads = 0) {
-  const OutputTile largest = path == Path::kPrimitive  ? kPrimitiveTile
-                             : path == Path::kBuffered ? kBufferedTile
-                             : path == Path::kDots     ? kDotsBlock
-                                                       : kTile;
+  const OutputTile largest = path == Path::kBuffered ? kBufferedTile : path == Path::kDots ? kDotsBlock : kTile;
   const int64_t whole_m = p.whole_m > 0 ? p.whole_m : p.m, whole_n = p.whole_n > 0 ? p.whole_n : p.n;
   int64_t m = EvenBlock(whole_m, largest.m), n = EvenBlock(whole_n, largest.n);
   if (path == Path::kDots && threads > 0) {
@@ -219,9 +214,12 @@ Tiling TilingFor(Path path, const MatmulArguments& p, int64_t threads = 0) {
     const int64_t blocks = RoundUp(CeilDivide(whole_m, m), threads);
     m = EvenBlock(whole_m, CeilDivide(whole_m, threads == 1 ? 1 : std::min(blocks, 2 * threads)));
   }
-  const bool few = m >= whole_m && CeilDivide(whole_n, n) < kFewTiles;
-  if (path == Path::kPrimitive && threads > 0 && few && !p.accumulate) {
-    n = EvenBlock(whole_n, std::max(kFewestColumns, CeilDivide(whole_n, kFewTiles)));
+  // The primitive loses 2 to 5% by narrower tiles, so only products of a single row of tiles have them there.
+  const int64_t down = CeilDivide(whole_m, m);
+  const bool cuts = path == Path::kPrimitive ? threads > 0 && down == 1 && !p.accumulate
+                                             : path == Path::kFloat || path == Path::kConverted;
+  if (cuts && down * CeilDivide(whole_n, n) < kFewTiles) {
+    n = EvenBlock(whole_n, std::max(kFewestColumns, CeilDivide(down * whole_n, kFewTiles)));
   }
   const int64_t across = CeilDivide(p.n, n);
   return {path, m, n, across, across * CeilDivide(p.m, m)};
