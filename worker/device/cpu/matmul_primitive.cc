@@ -4,8 +4,10 @@
 #include <dnnl.hpp>
 
 #include <array>
+#include <cstddef>
 #include <map>
 #include <memory>
+#include <new>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -43,6 +45,21 @@ Key KeyOf(const MatmulArguments& p) {
   return {p.m, p.n, p.k, p.a.stride, p.b.stride, p.c.stride, bits << 2 | bias};
 }
 
+// This thread's scratch memory, which its primitives share: with their own they would take several MiB each.
+void* Scratch(size_t bytes) {
+  constexpr std::align_val_t kAlignment{64};
+  const auto free = [](void* data) { ::operator delete(data, kAlignment); };
+  thread_local std::unique_ptr<void, decltype(free)> memory(nullptr, free);
+  thread_local size_t size = 0;
+  if (bytes > size) {
+    size = 0;
+    memory.reset();
+    memory.reset(::operator new(bytes, kAlignment));
+    size = bytes;
+  }
+  return memory.get();
+}
+
 // A primitive and the memory objects that it runs on, whose addresses are set for each call.
 class Product {
  public:
@@ -64,7 +81,8 @@ class Product {
     arguments_[DNNL_ARG_WEIGHTS] = memory(b, Engine(), nullptr);
     arguments_[DNNL_ARG_DST] = memory(c, Engine(), nullptr);
     if (p.bias) arguments_[DNNL_ARG_BIAS] = memory(bias, Engine(), nullptr);
-    arguments_[DNNL_ARG_SCRATCHPAD] = memory(descriptor.scratchpad_desc(), Engine());
+    arguments_[DNNL_ARG_SCRATCHPAD] = memory(descriptor.scratchpad_desc(), Engine(), nullptr);
+    scratch_bytes_ = descriptor.scratchpad_desc().get_size();
   }
 
   void Run(dnnl::stream& stream, const MatmulArguments& p) {
@@ -72,6 +90,7 @@ class Product {
     arguments_[DNNL_ARG_WEIGHTS].set_data_handle(p.b.data.data);
     arguments_[DNNL_ARG_DST].set_data_handle(p.c.data.data);
     if (p.bias) arguments_[DNNL_ARG_BIAS].set_data_handle(p.bias.data);
+    if (scratch_bytes_ > 0) arguments_[DNNL_ARG_SCRATCHPAD].set_data_handle(Scratch(scratch_bytes_));
     primitive_.execute(stream, arguments_);
     stream.wait();
   }
@@ -79,6 +98,7 @@ class Product {
  private:
   dnnl::matmul primitive_;
   std::unordered_map<int, memory> arguments_;
+  size_t scratch_bytes_ = 0;
 };
 
 bool ProbeBF16() {
