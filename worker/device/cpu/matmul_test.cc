@@ -106,8 +106,8 @@ TEST(MatmulTest, EveryMixtureOfTypesAndOrientations) {
 TEST(MatmulTest, ManyTilesAndPanels) {
   for (const DType type : kTypes) {
     for (const bool transposed : {false, true}) {
-      ExpectMatchesDouble({261, 300, 530, type, type, type, transposed, !transposed, false, true}, OnThreePoolThreads);
-      ExpectMatchesDouble({261, 300, 530, type, type, DType::kF32, transposed, transposed, true, false},
+      ExpectMatchesDouble({514, 400, 300, type, type, type, transposed, !transposed, false, true}, OnThreePoolThreads);
+      ExpectMatchesDouble({514, 400, 300, type, type, DType::kF32, transposed, transposed, true, false},
                           OnThreePoolThreads);
     }
   }
