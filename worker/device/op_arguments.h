@@ -203,6 +203,25 @@ struct SgdArguments {
   Tensor parameter;
 };
 
+struct MuonDirectionArguments {
+  int64_t count;
+  const StepControl* control;
+  Tensor gradient;     // fp32 or the compute type
+  float* momentum;     // updated in place, unless `ahead`
+  bool ahead = false;  // the direction of one further step with the same gradient
+  Tensor to;           // overwritten
+};
+
+struct MuonMoveArguments {
+  int64_t count;
+  const StepControl* control;
+  bool decays;  // whether the control's decay applies to these weights
+  float scale;
+  const float* direction;
+  const float* from;  // the weights
+  Tensor to;          // fp32 or the compute type, overwritten; may be `from` itself
+};
+
 struct AssignArguments {
   int64_t count;
   const StepControl* control;

@@ -122,6 +122,14 @@ class Ops {
   // where a segment decays, weight_decay * master is added to the clipped gradient (L2, coupled); momentum = momentum *
   // factor + gradient; master -= learning rate * momentum.
   virtual void Sgd(Stream&, const SgdArguments&) = 0;
+  // The two ends of Muon's update of a matrix (Jordan et al. 2024), as torch.optim.Muon computes them with Nesterov's
+  // variant. Before Newton-Schulz: momentum += (1 - factor) * (clipped gradient - momentum), and to = the clipped
+  // gradient + factor * (momentum - clipped gradient). After it: to = decay * from - scale * direction. Both do nothing
+  // if the step is skipped.
+  virtual void MuonDirection(Stream&, const MuonDirectionArguments&) = 0;
+  virtual void MuonMove(Stream&, const MuonMoveArguments&) = 0;
+  // x /= max(sqrt(*squares), least), where *squares, on the device, is what SumSquares gave for x.
+  virtual void DivideByNorm(Stream&, int64_t count, const double* squares, double least, float* x) = 0;
   // to = from, in fp32, unless the step is skipped.
   virtual void Assign(Stream&, const AssignArguments&) = 0;
   // average += average_share * (weights - average), as torch.lerp has it, unless the step is skipped.

@@ -2,8 +2,6 @@
 #include "worker/optim/newton_schulz.h"
 
 #include <algorithm>
-#include <cmath>
-#include <utility>
 
 namespace zerofleet::optim {
 namespace {
@@ -31,9 +29,8 @@ void NewtonSchulz(device::Ops& ops, device::Stream& stream, int64_t rows, int64_
                   const NewtonSchulzMemory& memory) {
   const int64_t count = rows * columns, side = std::min(rows, columns);
   const bool tall = rows > columns;
-  double squares = 0;
-  ops.SumSquares(stream, count, Of(x), &squares);
-  Combine(ops, stream, count, x, 1 / std::max(std::sqrt(squares), kLeastNorm), /*add=*/false, x);
+  ops.SumSquares(stream, count, Of(x), memory.sum);
+  ops.DivideByNorm(stream, count, memory.sum, kLeastNorm, x);
   for (int step = 0; step < kNewtonSchulzSteps; ++step) {
     if (tall) {
       ops.Zero(stream, memory.gram, side * side * static_cast<int64_t>(sizeof(float)));

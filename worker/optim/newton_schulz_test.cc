@@ -18,7 +18,8 @@ std::vector<float> Orthogonalised(int64_t rows, int64_t columns, std::vector<flo
   const auto stream = *device->CreateStream();
   const int64_t side = std::min(rows, columns);
   std::vector<float> next(rows * columns), gram(side * side), squared(side * side);
-  NewtonSchulz(device->ops(), *stream, rows, columns, x.data(), {next.data(), gram.data(), squared.data()});
+  double sum = 0;
+  NewtonSchulz(device->ops(), *stream, rows, columns, x.data(), {next.data(), gram.data(), squared.data(), &sum});
   return x;
 }
 

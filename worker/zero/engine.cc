@@ -212,7 +212,10 @@ absl::StatusOr<StepResult> ZeroEngine::Collect() {
   ZF_RETURN_IF_ERROR(launched.scalars.Wait());
   ZF_RETURN_IF_ERROR(launched.end->Wait());
   // With nothing launched, the caller may read the state next.
-  if (launched_.empty()) ZF_RETURN_IF_ERROR(FinishUnits(parts_.layout.units()));
+  if (launched_.empty()) {
+    ZF_RETURN_IF_ERROR(FinishUnits(parts_.layout.units()));
+    ZF_RETURN_IF_ERROR(updater_->AwaitUpdate());
+  }
   ZF_RETURN_IF_ERROR(parts_.stream.failure());
   const device::StepControl& control = results_[launched.slot];
   if (control.apply == 0 && !(loss_scaling_.dynamic && control.loss_scale > 1)) {

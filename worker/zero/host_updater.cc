@@ -358,7 +358,7 @@ MuonPiece HostUpdater::PieceOf(const device::StepControl& control, const device:
   return {.unit = place.unit,
           .begin = place.begin,
           .count = place.count,
-          .control = control,
+          .control = &control,
           .learning_rate = learning_rate_,
           .gradient = GradientAt(gradients, place.state_offset),
           .states = states};
@@ -372,7 +372,7 @@ MuonPiece HostUpdater::StayingPiece(int unit) const {
   return {.unit = unit,
           .begin = 0,
           .count = count,
-          .control = control_,
+          .control = &control_,
           .learning_rate = learning_rate_,
           .gradient = at_rest_.Offset(place.gradient_offset),
           .states = state_.At(place.state_offset),

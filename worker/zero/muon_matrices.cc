@@ -3,35 +3,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
+#include "base/check.h"
 #include "base/status.h"
 
 namespace zerofleet::zero {
 namespace {
 
 constexpr char kExchangedRow[] = "muon unit", kMatrixRow[] = "muon matrix", kNextRow[] = "muon next matrix",
-               kGramRow[] = "muon gram matrices";
+               kGramRow[] = "muon gram matrices", kSumRow[] = "muon sum of squares";
 // Makes an update as large as AdamW's, so that one learning rate serves both (Liu et al. 2025, "Muon is scalable").
 constexpr double kSizeOfAdamW = 0.2;
-
-float ReadValue(const device::Tensor& values, int64_t i) {
-  switch (values.dtype) {
-    case device::DType::kF32: return static_cast<const float*>(values.data)[i];
-    case device::DType::kBF16: return device::ToFloat(static_cast<const device::BF16*>(values.data)[i]);
-    case device::DType::kF16: return device::ToFloat(static_cast<const device::F16*>(values.data)[i]);
-  }
-  return 0;
-}
-
-void StoreValue(const device::Tensor& values, int64_t i, float value) {
-  switch (values.dtype) {
-    case device::DType::kF32: static_cast<float*>(values.data)[i] = value; break;
-    case device::DType::kBF16:
-      static_cast<device::BF16*>(values.data)[i] = device::FromFloat<device::BF16>(value);
-      break;
-    case device::DType::kF16: static_cast<device::F16*>(values.data)[i] = device::FromFloat<device::F16>(value); break;
-  }
-}
 
 memory::Space SpaceOf(const ZeroLayout& layout) {
   return layout.offloads() ? memory::Space::kHost : memory::Space::kDevice;
@@ -54,6 +37,7 @@ std::vector<memory::MemoryRow> MuonMatrices::Rows(const ZeroLayout& layout) {
   add(kMatrixRow, matrices.largest * kFloat);
   add(kNextRow, matrices.largest * kFloat);
   add(kGramRow, 2 * matrices.largest_gram * kFloat);
+  add(kSumRow, sizeof(double));
   return rows;
 }
 
@@ -66,6 +50,7 @@ MuonMatrices::MuonMatrices(const UpdaterParts& parts, const TrainingState& state
   memory_.next = arena.TakeAs<float>(kNextRow);
   memory_.gram = arena.TakeAs<float>(kGramRow);
   memory_.squared = memory_.gram + parts.layout.whole_matrices().largest_gram;
+  memory_.sum = arena.TakeAs<double>(kSumRow);
   for (const model::TensorSpec& tensor : parts.spec.tensors()) tensors_[tensor.unit].push_back(&tensor);
 }
 
@@ -98,21 +83,15 @@ device::Tensor MuonMatrices::Exchanged(const model::TensorSpec& tensor, int part
   return exchanged_.Offset(part * units.PaddedElements(tensor.unit) + in_unit);
 }
 
-// As torch.optim.Muon with nesterov: the momentum moves towards the gradient, and the direction is the gradient moved
-// towards the momentum.
 void MuonMatrices::Direct(const MuonPiece& piece, MuonDirection direction) {
-  const device::UpdateFactors& factors = piece.control.factors;
   ForRuns(piece, /*of_matrices=*/true, [&](const Run& run, int64_t at) {
-    float* const momentum = FloatsAt(piece.states, kMomentum, at);
-    const device::Tensor gradient = piece.gradient.Offset(at);
-    const device::Tensor to =
-        Exchanged(*run.matrix, parts_.layout.part().index).Offset(run.begin - run.matrix->flat_begin);
-    for (int64_t i = 0; i < run.end - run.begin; ++i) {
-      const float g = ReadValue(gradient, i) * factors.gradient_scale;
-      const float moved = momentum[i] + (1.0f - factors.momentum) * (g - momentum[i]);
-      if (direction == MuonDirection::kOfStep) momentum[i] = moved;
-      StoreValue(to, i, g + factors.momentum * (moved - g));
-    }
+    const device::Tensor part = Exchanged(*run.matrix, parts_.layout.part().index);
+    device_.ops().MuonDirection(stream_, {.count = run.end - run.begin,
+                                          .control = piece.control,
+                                          .gradient = piece.gradient.Offset(at),
+                                          .momentum = FloatsAt(piece.states, kMomentum, at),
+                                          .ahead = direction == MuonDirection::kAhead,
+                                          .to = part.Offset(run.begin - run.matrix->flat_begin)});
   });
 }
 
@@ -124,36 +103,65 @@ absl::Status MuonMatrices::Exchange(int unit) {
   const std::string& name = layout.partition().unit(unit).name;
   if (layout.stage().split_optimizer) {
     const device::Tensor own = exchanged_.Offset(layout.part().index * padded);
-    ZF_RETURN_IF_ERROR(parts_.communicator->AllGather({}, own, padded, name, stream_.Record()).Wait());
+    in_data_ = parts_.communicator->AllGather({}, own, padded, name, Reached());
+    ZF_RETURN_IF_ERROR(Follow(in_data_));
   }
   if (layout.part().count == 1) return absl::OkStatus();
   const int64_t bytes = padded * device::DTypeBytes(exchanged_.dtype);
-  return parts_.tensor->AllGatherBytes(nullptr, exchanged_.data, bytes, name, stream_.Record()).Wait();
+  in_tensor_ = parts_.tensor->AllGatherBytes(nullptr, exchanged_.data, bytes, name, Reached());
+  return Follow(in_tensor_);
+}
+
+// The host's work is done when it is given, and no other device's stream can wait for its events, nor it for theirs.
+std::shared_ptr<device::Event> MuonMatrices::Reached() {
+  return device_.host_addressable() ? nullptr : stream_.Record();
+}
+
+absl::Status MuonMatrices::Follow(const collective::Communicator::Pending& exchange) {
+  return device_.host_addressable() ? exchange.Wait() : exchange.MakeStreamWait(stream_);
+}
+
+absl::Status MuonMatrices::AwaitExchange() const {
+  ZF_RETURN_IF_ERROR(in_data_.Wait());
+  return in_tensor_.Wait();
+}
+
+// A part consists of runs of the whole that are equally long and equally far apart.
+void MuonMatrices::MovePart(const model::TensorSpec& matrix, int index, float* part, bool out) {
+  const std::vector<model::WholeRun> runs =
+      model::RunsOfPart(matrix.whole_shape, matrix.cut, {index, parts_.layout.part().count}, 0, matrix.elements());
+  const auto count = static_cast<int64_t>(runs.size());
+  const int64_t length = runs[0].elements;
+  ZF_CHECK(count * length == matrix.elements());
+  const int64_t stride = count > 1 ? runs[1].whole_begin - runs[0].whole_begin : length;
+  device::ColumnsArguments move{.m = count,
+                                .n = length,
+                                .from = {part, device::DType::kF32},
+                                .from_columns = length,
+                                .to = {matrix_, device::DType::kF32},
+                                .to_columns = stride,
+                                .to_first = runs[0].whole_begin};
+  if (out) {
+    std::swap(move.from, move.to);
+    std::swap(move.from_columns, move.to_columns);
+    std::swap(move.from_first, move.to_first);
+  }
+  device_.ops().Columns(stream_, move);
 }
 
 const float* MuonMatrices::OrthogonalOf(const model::TensorSpec& matrix) {
-  if (orthogonal_ == &matrix) return matrix_;
-  device::Ops& ops = device_.ops();
-  const int parts = parts_.layout.part().count;
-  for (int part = 0; part < parts; ++part) {
-    const device::Tensor from = Exchanged(matrix, part);
-    for (const model::WholeRun& run :
-         model::RunsOfPart(matrix.whole_shape, matrix.cut, {part, parts}, 0, matrix.elements())) {
-      ops.Convert(stream_, run.elements, from.Offset(run.begin), {matrix_ + run.whole_begin, device::DType::kF32});
-    }
+  const model::ModelPart& mine = parts_.layout.part();
+  // Newton-Schulz's scratch memory holds parts before and after it.
+  float* const part = mine.count == 1 ? matrix_ : memory_.next;
+  if (orthogonal_ == &matrix) return part;
+  for (int index = 0; index < mine.count; ++index) {
+    device_.ops().Convert(stream_, matrix.elements(), Exchanged(matrix, index), {part, device::DType::kF32});
+    if (mine.count > 1) MovePart(matrix, index, part, /*out=*/false);
   }
-  optim::NewtonSchulz(ops, stream_, matrix.whole_shape[0], matrix.whole_shape[1], matrix_, memory_);
+  optim::NewtonSchulz(device_.ops(), stream_, matrix.whole_shape[0], matrix.whole_shape[1], matrix_, memory_);
+  if (mine.count > 1) MovePart(matrix, mine.index, part, /*out=*/true);
   orthogonal_ = &matrix;
-  return matrix_;
-}
-
-void MuonMatrices::ForElements(const Run& run, const Move& move) {
-  const float* const orthogonal = OrthogonalOf(*run.matrix);
-  const int64_t begin = run.begin - run.matrix->flat_begin, end = run.end - run.matrix->flat_begin;
-  for (const model::WholeRun& part :
-       model::RunsOfPart(run.matrix->whole_shape, run.matrix->cut, parts_.layout.part(), begin, end)) {
-    move(part.begin - begin, orthogonal + part.whole_begin, part.elements);
-  }
+  return part;
 }
 
 float MuonMatrices::ScaleOf(const Run& run, double learning_rate) {
@@ -163,16 +171,18 @@ float MuonMatrices::ScaleOf(const Run& run, double learning_rate) {
 
 void MuonMatrices::MoveWeights(const MuonPiece& piece) {
   ForRuns(piece, /*of_matrices=*/true, [&](const Run& run, int64_t at) {
+    const int64_t count = run.end - run.begin;
     float* const master = FloatsAt(piece.states, 0, at);
-    const float scale = ScaleOf(run, piece.learning_rate);
-    const float decay = run.matrix->decay ? piece.control.factors.decay : 1.0f;
-    ForElements(run, [&](int64_t first, const float* direction, int64_t count) {
-      float* const weights = master + first;
-      for (int64_t i = 0; i < count; ++i) weights[i] = weights[i] * decay - scale * direction[i];
-    });
+    device_.ops().MuonMove(stream_, {.count = count,
+                                     .control = piece.control,
+                                     .decays = run.matrix->decay,
+                                     .scale = ScaleOf(run, piece.learning_rate),
+                                     .direction = OrthogonalOf(run),
+                                     .from = master,
+                                     .to = {master, device::DType::kF32}});
     if (!parts_.layout.optimizer().averages()) return;
-    device_.ops().Average(stream_, {.count = run.end - run.begin,
-                                    .control = &piece.control,
+    device_.ops().Average(stream_, {.count = count,
+                                    .control = piece.control,
                                     .weights = master,
                                     .average = FloatsAt(piece.states, piece.states.size() - 1, at)});
   });
@@ -188,12 +198,13 @@ void MuonMatrices::Update(const MuonPiece& piece) {
 
 void MuonMatrices::UpdateAhead(const MuonPiece& piece) {
   ForRuns(piece, /*of_matrices=*/true, [&](const Run& run, int64_t at) {
-    const float scale = ScaleOf(run, piece.learning_rate);
-    ForElements(run, [&](int64_t first, const float* direction, int64_t count) {
-      const float* const weights = FloatsAt(piece.states, 0, at + first);
-      const device::Tensor parameters = piece.parameter.Offset(at + first);
-      for (int64_t i = 0; i < count; ++i) StoreValue(parameters, i, weights[i] - scale * direction[i]);
-    });
+    device_.ops().MuonMove(stream_, {.count = run.end - run.begin,
+                                     .control = piece.control,
+                                     .decays = false,
+                                     .scale = ScaleOf(run, piece.learning_rate),
+                                     .direction = OrthogonalOf(run),
+                                     .from = FloatsAt(piece.states, 0, at),
+                                     .to = piece.parameter.Offset(at)});
   });
   UpdateRest(piece);
 }
@@ -206,7 +217,7 @@ void MuonMatrices::UpdateRest(const MuonPiece& piece) {
     for (const device::Tensor& vector : piece.states) states.push_back(vector.Offset(at));
     parts_.layout.optimizer().Apply(device_.ops(), stream_,
                                     {.segments = segments,
-                                     .control = &piece.control,
+                                     .control = piece.control,
                                      .gradient = piece.gradient.Offset(at),
                                      .states = states,
                                      .parameter = piece.parameter.Offset(at)});

@@ -12,13 +12,15 @@
 // parameters are to be ahead of the weights (device::UpdateFactors), there are two exchanges: Direct, Exchange,
 // MoveWeights, Direct (kAhead), Exchange, UpdateAhead.
 //
-// The memory must be readable by the host, which computes the scale of a matrix.
+// All of it is work on one stream, and the control is read where that work runs: on a GPU the host waits for nothing. A
+// step that is skipped takes the same way, and its ops leave the state alone.
 #ifndef ZEROFLEET_WORKER_ZERO_MUON_MATRICES_H_
 #define ZEROFLEET_WORKER_ZERO_MUON_MATRICES_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -31,7 +33,7 @@ namespace zerofleet::zero {
 struct MuonPiece {
   int unit;
   int64_t begin, count;
-  const device::StepControl& control;
+  const device::StepControl* control;  // where the update is computed
   double learning_rate;
   device::Tensor gradient;
   optim::StateTensors states;
@@ -56,8 +58,10 @@ class MuonMatrices {
   // Computes the direction of the piece's matrices and puts it in its place in the unit that is exchanged; kOfStep also
   // updates their momentum.
   void Direct(const MuonPiece& piece, MuonDirection direction);
-  // Every rank calls it for the same units in the same order.
+  // Every rank calls it for the same units in the same order. Later work on the stream finds the unit exchanged.
   absl::Status Exchange(int unit);
+  // Waits until the last exchange is complete, and returns its failure, which Exchange may be too early to know.
+  absl::Status AwaitExchange() const;
   // Moves the matrices' weights by what was exchanged, and updates the average of the weights.
   void MoveWeights(const MuonPiece& piece);
   // MoveWeights, then the matrices' parameters, and everything that AdamW updates.
@@ -78,12 +82,15 @@ class MuonMatrices {
   void ForRuns(const MuonPiece& piece, bool of_matrices, const Use& use) const;
   // Where the tensor of model part `part` is in the exchanged unit.
   device::Tensor Exchanged(const model::TensorSpec& tensor, int part) const;
-  // Newton-Schulz of the exchanged matrix: whole, in matrix_.
+  // An exchange begins after what the stream was given before, and later work follows it.
+  std::shared_ptr<device::Event> Reached();
+  absl::Status Follow(const collective::Communicator::Pending& exchange);
+  // Copies what model part `index` has of the matrix from `part` to its place in matrix_, or with `out` back to `part`.
+  void MovePart(const model::TensorSpec& matrix, int index, float* part, bool out);
+  // This rank's part of Newton-Schulz of the exchanged matrix.
   const float* OrthogonalOf(const model::TensorSpec& matrix);
-  // Calls `move(first, direction, count)` for the run's elements from `first` on, in pieces that are contiguous in the
-  // whole matrix.
-  using Move = std::function<void(int64_t first, const float* direction, int64_t count)>;
-  void ForElements(const Run& run, const Move& move);
+  // The run's elements of it.
+  const float* OrthogonalOf(const Run& run) { return OrthogonalOf(*run.matrix) + (run.begin - run.matrix->flat_begin); }
   static float ScaleOf(const Run& run, double learning_rate);
   void UpdateRest(const MuonPiece& piece);
 
@@ -94,8 +101,10 @@ class MuonMatrices {
   std::vector<std::vector<const model::TensorSpec*>> tensors_;  // by unit
   device::Tensor exchanged_;                                    // one whole unit, padded, for each part of the model
   float* matrix_;
-  const model::TensorSpec* orthogonal_ = nullptr;  // the matrix whose Newton-Schulz result is in matrix_
+  // The matrix of which OrthogonalOf's result is in memory: in matrix_, or in memory_.next where the model is in parts.
+  const model::TensorSpec* orthogonal_ = nullptr;
   optim::NewtonSchulzMemory memory_;
+  collective::Communicator::Pending in_data_, in_tensor_;  // the last exchange in each group
 };
 
 }  // namespace zerofleet::zero

@@ -20,23 +20,21 @@ MuonUpdater::MuonUpdater(const UpdaterParts& parts)
 absl::Status MuonUpdater::Update(const device::StepControl* control, device::Tensor gradients,
                                  device::Tensor parameters, bool delayed) {
   ZF_CHECK(!delayed);
-  // In a dry run there are no values; only the exchanges are made.
-  const bool updates = parts_.device.host_addressable() && control->apply != 0;
   for (int u = 0; u < parts_.layout.units(); ++u) {
     const ZeroLayout::UpdatedRange place = parts_.layout.Updated(u);
     std::optional<MuonPiece> piece;
-    if (updates && place.elements() > 0) {
+    if (place.elements() > 0) {
       state().gate().Await(place.state_offset, place.elements());
       piece.emplace(MuonPiece{.unit = u,
                               .begin = 0,
                               .count = place.elements(),
-                              .control = *control,
+                              .control = control,
                               .learning_rate = learning_rate_,
                               .gradient = gradients.Offset(place.gradient_offset),
                               .states = state().At(place.state_offset),
                               .parameter = parameters.Offset(place.parameter_offset)});
+      matrices_.Direct(*piece, MuonDirection::kOfStep);
     }
-    if (piece) matrices_.Direct(*piece, MuonDirection::kOfStep);
     ZF_RETURN_IF_ERROR(matrices_.Exchange(u));
     if (piece) matrices_.Update(*piece);
   }

@@ -19,6 +19,7 @@ class MuonUpdater : public DeviceUpdater {
   void SetLearningRate(double learning_rate) override { learning_rate_ = learning_rate; }
   absl::Status Update(const device::StepControl* control, device::Tensor gradients, device::Tensor parameters,
                       bool delayed) override;
+  absl::Status AwaitUpdate() override { return matrices_.AwaitExchange(); }
 
  private:
   const UpdaterParts parts_;

@@ -69,6 +69,10 @@ class Updater {
   virtual absl::Status Update(const device::StepControl* control, device::Tensor gradients, device::Tensor parameters,
                               bool delayed) = 0;
 
+  // Called when the host has waited for the stream, before it reads the state: the failure of a collective that Update
+  // has posted for itself, if there was one.
+  virtual absl::Status AwaitUpdate() { return absl::OkStatus(); }
+
   // As Update, for what is held back. Returns false if nothing is; no unit need be finished then.
   virtual absl::StatusOr<bool> Flush(device::Tensor parameters) = 0;
 

@@ -78,6 +78,9 @@ class CpuOps : public Ops, public VocabularyOps, public BandOps, public LlamaOps
   void Fill(Stream&, int64_t count, float value, float* to) override;
   void AdamW(Stream&, const AdamWArguments&) override;
   void Sgd(Stream&, const SgdArguments&) override;
+  void MuonDirection(Stream&, const MuonDirectionArguments&) override;
+  void MuonMove(Stream&, const MuonMoveArguments&) override;
+  void DivideByNorm(Stream&, int64_t count, const double* squares, double least, float* x) override;
   void Assign(Stream&, const AssignArguments&) override;
   void Average(Stream&, const AverageArguments&) override;
   void FillNormal(Stream&, const FillNormalArguments&) override;

@@ -1,6 +1,7 @@
 // Ops on flat vectors (ops.h), such as ZeRO's shards.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <span>
 
@@ -107,6 +108,28 @@ void CpuOps::Sgd(Stream&, const SgdArguments& p) {
     kernels::Sgd(count, p.control->factors, decay, p.gradient.Offset(at), p.master + at, p.momentum + at,
                  p.parameter.Offset(at));
   });
+}
+
+void CpuOps::MuonDirection(Stream&, const MuonDirectionArguments& p) {
+  if (p.control->apply == 0) return;
+  pool_.RunBlocks(p.count, kElementBlock, [&](int64_t begin, int64_t end) {
+    kernels::MuonDirection(end - begin, p.control->factors, p.ahead, p.gradient.Offset(begin), p.momentum + begin,
+                           p.to.Offset(begin));
+  });
+}
+
+void CpuOps::MuonMove(Stream&, const MuonMoveArguments& p) {
+  if (p.control->apply == 0) return;
+  const float decay = p.decays ? p.control->factors.decay : 1.0f;
+  pool_.RunBlocks(p.count, kElementBlock, [&](int64_t begin, int64_t end) {
+    kernels::MuonMove(end - begin, decay, p.scale, p.direction + begin, p.from + begin, p.to.Offset(begin));
+  });
+}
+
+void CpuOps::DivideByNorm(Stream&, int64_t count, const double* squares, double least, float* x) {
+  const float factor = static_cast<float>(1 / std::max(std::sqrt(*squares), least));
+  pool_.RunBlocks(count, kElementBlock,
+                  [&](int64_t begin, int64_t end) { kernels::Scale(end - begin, factor, x + begin); });
 }
 
 void CpuOps::Assign(Stream& stream, const AssignArguments& p) {

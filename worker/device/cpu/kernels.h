@@ -36,6 +36,10 @@ void AdamW(int64_t count, const UpdateFactors& factors, bool decay, Tensor gradi
            float* exp_avg_sq, Tensor parameter);
 void Sgd(int64_t count, const UpdateFactors& factors, bool decay, Tensor gradient, float* master, float* momentum,
          Tensor parameter);
+// As the ops of these names, for a step that is not skipped; without decay `decay` is 1.
+void MuonDirection(int64_t count, const UpdateFactors& factors, bool ahead, Tensor gradient, float* momentum,
+                   Tensor to);
+void MuonMove(int64_t count, float decay, float scale, const float* direction, const float* from, Tensor to);
 // average += share * (weights - average), computed from the nearer end, as torch.lerp does.
 void Average(int64_t count, float share, const float* weights, float* average);
 

@@ -244,6 +244,30 @@ void SgdImpl(int64_t count, const UpdateFactors& factors, bool decay, Tensor gra
   });
 }
 
+void MuonDirectionImpl(int64_t count, const UpdateFactors& f, bool ahead, Tensor gradient, float* momentum, Tensor to) {
+  const auto factors = MakeMuonElements<VectorMath>(f);
+  WithType(gradient, [&](auto* g) HWY_ATTR {
+    WithType(to, [&](auto* target) HWY_ATTR {
+      ForVectors(count, [&](int64_t i, int64_t lanes) ZF_BODY {
+        auto m = Read(momentum + i, lanes);
+        const auto direction = MuonDirectionElement<VectorMath>(factors, Read(g + i, lanes), m);
+        if (!ahead) Write(m, momentum + i, lanes);
+        Write(direction, target + i, lanes);
+      });
+    });
+  });
+}
+
+void MuonMoveImpl(int64_t count, float decay, float scale, const float* direction, const float* from, Tensor to) {
+  const auto decays = hn::Set(FloatTag(), decay), scales = hn::Set(FloatTag(), scale);
+  WithType(to, [&](auto* target) HWY_ATTR {
+    ForVectors(count, [&](int64_t i, int64_t lanes) ZF_BODY {
+      const auto along = Read(direction + i, lanes), weights = Read(from + i, lanes);
+      Write(MuonMovedElement<VectorMath>(decays, scales, along, weights), target + i, lanes);
+    });
+  });
+}
+
 // Computed from the nearer end, as torch.lerp does: a share of 1 gives the weights themselves.
 void AverageImpl(int64_t count, float share, const float* weights, float* average) {
   ForVectors(count, [&](int64_t i, int64_t lanes) ZF_BODY {
@@ -271,6 +295,8 @@ HWY_EXPORT(AccumulateImpl);
 HWY_EXPORT(SumSquaresImpl);
 HWY_EXPORT(AdamWImpl);
 HWY_EXPORT(SgdImpl);
+HWY_EXPORT(MuonDirectionImpl);
+HWY_EXPORT(MuonMoveImpl);
 HWY_EXPORT(AverageImpl);
 HWY_EXPORT(TargetNameImpl);
 
@@ -301,6 +327,13 @@ void AdamW(int64_t count, const UpdateFactors& factors, bool decay, Tensor gradi
 void Sgd(int64_t count, const UpdateFactors& factors, bool decay, Tensor gradient, float* master, float* momentum,
          Tensor parameter) {
   HWY_DYNAMIC_DISPATCH(SgdImpl)(count, factors, decay, gradient, master, momentum, parameter);
+}
+void MuonDirection(int64_t count, const UpdateFactors& factors, bool ahead, Tensor gradient, float* momentum,
+                   Tensor to) {
+  HWY_DYNAMIC_DISPATCH(MuonDirectionImpl)(count, factors, ahead, gradient, momentum, to);
+}
+void MuonMove(int64_t count, float decay, float scale, const float* direction, const float* from, Tensor to) {
+  HWY_DYNAMIC_DISPATCH(MuonMoveImpl)(count, decay, scale, direction, from, to);
 }
 void Average(int64_t count, float share, const float* weights, float* average) {
   HWY_DYNAMIC_DISPATCH(AverageImpl)(count, share, weights, average);

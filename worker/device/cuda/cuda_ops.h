@@ -2,8 +2,8 @@
 //
 // Each group of ops is one file: linear.cc (cuBLASLt), attention.cc (cuDNN, or the tiled kernels), cached_attention.cu,
 // elementwise.cu, norm.cu, rms_norm.cu, llama.cu, embedding.cu, cross_entropy.cu, vocabulary.cu, bands.cu,
-// flat_vectors.cu, adamw.cu, sgd.cu, step_scalars.cu, random_fill.cu, gemm_peak.cc. Ops of one CudaOps run on one
-// stream at a time: they share its workspace.
+// flat_vectors.cu, adamw.cu, sgd.cu, muon.cu, step_scalars.cu, random_fill.cu, gemm_peak.cc. Ops of one CudaOps run on
+// one stream at a time: they share its workspace.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_CUDA_OPS_H_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_CUDA_OPS_H_
 
@@ -93,6 +93,9 @@ class CudaOps : public Ops, public VocabularyOps, public BandOps, public LlamaOp
   void Fill(Stream&, int64_t count, float value, float* to) override;
   void AdamW(Stream&, const AdamWArguments&) override;
   void Sgd(Stream&, const SgdArguments&) override;
+  void MuonDirection(Stream&, const MuonDirectionArguments&) override;
+  void MuonMove(Stream&, const MuonMoveArguments&) override;
+  void DivideByNorm(Stream&, int64_t count, const double* squares, double least, float* x) override;
   void Assign(Stream&, const AssignArguments&) override;
   void Average(Stream&, const AverageArguments&) override;
   void FillNormal(Stream&, const FillNormalArguments&) override;

@@ -197,6 +197,7 @@ class UpdateTest : public KernelTest {
   void RunAdamW(int64_t count, DType gradient_type, DType parameter_type, int64_t skip, int64_t other_skip,
                 bool in_place);
   void RunSgd(int64_t count, DType gradient_type, DType parameter_type, int64_t skip, int64_t other_skip);
+  void RunMuon(int64_t count, DType gradient_type, DType to_type, int64_t skip, int64_t other_skip);
 
  private:
   std::unique_ptr<Reservation> control_;
@@ -260,6 +261,44 @@ TEST_F(UpdateTest, SgdToo) {
   for (const DType type : kAllTypes) {
     for (const int64_t count : kCounts) {
       for (const int64_t skip : kSkips) RunSgd(count, type, type, skip, skip == 2 ? 1 : skip);
+    }
+  }
+}
+
+void UpdateTest::RunMuon(int64_t count, DType gradient_type, DType to_type, int64_t skip, int64_t other_skip) {
+  const Vector gradient(device(), count, gradient_type, 1, other_skip), momentum(device(), count, DType::kF32, 2, skip);
+  const Vector to(device(), count, to_type, 3, other_skip), weights(device(), count, DType::kF32, 4, other_skip);
+  std::vector<float> moved = momentum.Values(), direction, stepped;
+  const auto factors = element::MakeMuonElements<element::FloatMath>(control()->factors);
+  for (int64_t i = 0; i < count; ++i) {
+    const float along = element::MuonDirectionElement<element::FloatMath>(factors, gradient.Get(i), moved[i]);
+    direction.push_back(Rounded(along, to_type));
+    const float decay = control()->factors.decay;
+    stepped.push_back(element::MuonMovedElement<element::FloatMath>(decay, 0.01f, moved[i], weights.Get(i)));
+  }
+  ops().MuonDirection(stream(), {.count = count,
+                                 .control = control(),
+                                 .gradient = gradient.tensor(),
+                                 .momentum = momentum.as(),
+                                 .to = to.tensor()});
+  ASSERT_EQ(momentum.Values(), moved);
+  ASSERT_EQ(to.Values(), direction);
+  ops().MuonMove(stream(), {.count = count,
+                            .control = control(),
+                            .decays = true,
+                            .scale = 0.01f,
+                            .direction = momentum.as(),
+                            .from = weights.as(),
+                            .to = weights.tensor()});
+  ASSERT_EQ(weights.Values(), stepped);
+}
+
+TEST_F(UpdateTest, MuonToo) {
+  for (const DType gradient : kAllTypes) {
+    for (const DType to : kAllTypes) {
+      for (const int64_t count : kCounts) {
+        for (const int64_t skip : kSkips) RunMuon(count, gradient, to, skip, skip == 2 ? 1 : skip);
+      }
     }
   }
 }

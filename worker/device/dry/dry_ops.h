@@ -60,6 +60,9 @@ class DryOps : public Ops, public VocabularyOps, public BandOps, public LlamaOps
   void Fill(Stream&, int64_t, float, float*) override {}
   void AdamW(Stream&, const AdamWArguments&) override {}
   void Sgd(Stream&, const SgdArguments&) override {}
+  void MuonDirection(Stream&, const MuonDirectionArguments&) override {}
+  void MuonMove(Stream&, const MuonMoveArguments&) override {}
+  void DivideByNorm(Stream&, int64_t, const double*, double, float*) override {}
   void Assign(Stream&, const AssignArguments&) override {}
   void Average(Stream&, const AverageArguments&) override {}
   void FillNormal(Stream&, const FillNormalArguments&) override {}

@@ -172,6 +172,19 @@ void ProfiledOps::Sgd(Stream& stream, const SgdArguments& p) {
        [&] { ops_.Sgd(stream, p); });
 }
 
+void ProfiledOps::MuonDirection(Stream& stream, const MuonDirectionArguments& p) {
+  Time(stream, "MuonDirection", 0, (ElementBytes(p.gradient) + 8 + ElementBytes(p.to)) * Times(p.count),
+       [&] { ops_.MuonDirection(stream, p); });
+}
+
+void ProfiledOps::MuonMove(Stream& stream, const MuonMoveArguments& p) {
+  Time(stream, "MuonMove", 0, (8 + ElementBytes(p.to)) * Times(p.count), [&] { ops_.MuonMove(stream, p); });
+}
+
+void ProfiledOps::DivideByNorm(Stream& stream, int64_t count, const double* squares, double least, float* x) {
+  Time(stream, "DivideByNorm", 0, 8 * Times(count), [&] { ops_.DivideByNorm(stream, count, squares, least, x); });
+}
+
 void ProfiledOps::FillNormal(Stream& stream, const FillNormalArguments& p) {
   Time(stream, "FillNormal", 0, 4 * Times(p.count), [&] { ops_.FillNormal(stream, p); });
 }

@@ -49,6 +49,9 @@ class ProfiledOps : public Ops, public VocabularyOps, public BandOps, public Lla
   void Fill(Stream&, int64_t, float, float*) override;
   void AdamW(Stream&, const AdamWArguments&) override;
   void Sgd(Stream&, const SgdArguments&) override;
+  void MuonDirection(Stream&, const MuonDirectionArguments&) override;
+  void MuonMove(Stream&, const MuonMoveArguments&) override;
+  void DivideByNorm(Stream&, int64_t, const double*, double, float*) override;
   void Assign(Stream&, const AssignArguments&) override;
   void Average(Stream&, const AverageArguments&) override;
   void FillNormal(Stream&, const FillNormalArguments&) override;

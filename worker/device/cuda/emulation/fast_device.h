@@ -165,6 +165,15 @@ class FastOps : public Ops, public VocabularyOps, public BandOps, public LlamaOp
       ops.Sgd(on, later);
     });
   }
+  void MuonDirection(Stream& s, const MuonDirectionArguments& p) override {
+    Add(s, [=](Ops& ops, Stream& on) { ops.MuonDirection(on, p); });
+  }
+  void MuonMove(Stream& s, const MuonMoveArguments& p) override {
+    Add(s, [=](Ops& ops, Stream& on) { ops.MuonMove(on, p); });
+  }
+  void DivideByNorm(Stream& s, int64_t count, const double* squares, double least, float* x) override {
+    Add(s, [=](Ops& ops, Stream& on) { ops.DivideByNorm(on, count, squares, least, x); });
+  }
   void Assign(Stream& s, const AssignArguments& p) override {
     Add(s, [=](Ops& ops, Stream& on) { ops.Assign(on, p); });
   }
