@@ -377,6 +377,11 @@ const std::vector<Rule>& Offload() {
        [](const Config& c) {
          return StrCat("cpu needs offload.fraction 1, got ", Fraction(c), ": the states that stay are larger");
        }},
+      {{"offload.fraction", "optimizer.name", "device"},
+       [](const Config& c) {
+         return c.offload().fraction() != 1 && c.optimizer().name() == "muon" && c.device() == "cuda";
+       },
+       [](const Config& c) { return StrCat("must be 1 with muon on device cuda, got ", Fraction(c)); }},
       {{"offload.speculative", "device"},
        [](const Config& c) { return c.offload().speculative() && c.device() == "cuda"; },
        [](const Config&) -> std::string { return "true is not supported on device cuda; use false"; }},

@@ -43,8 +43,6 @@ int64_t FullRank(const LearningConfig& c) {
   return full;
 }
 
-bool IsMuon(const LearningConfig& c) { return c.optimizer().name() == "muon"; }
-
 }  // namespace
 
 const std::vector<Rule>& TuningRules() {
@@ -94,9 +92,6 @@ const std::vector<Rule>& TuningRules() {
 
 const std::vector<Rule>& LearningRules() {
   static const std::vector<Rule>& rules = *new std::vector<Rule>{
-      {{"optimizer.name", "device"},
-       [](const LearningConfig& c) { return IsMuon(c) && c.device() == "cuda"; },
-       [](const LearningConfig&) -> std::string { return "muon is not supported on device cuda; use device: cpu"; }},
       {{"ema.decay"},
        [](const LearningConfig& c) { return c.ema().decay() >= 1; },
        [](const LearningConfig&) -> std::string { return "must be < 1, got 1: such an average never moves"; }},

@@ -46,6 +46,11 @@ TEST(Rules, RefuseOnCudaWhatItCannotDo) {
   config.mutable_integrity()->set_every_steps(2);
   EXPECT_EQ(said(config), "");
   config = plain;
+  config.mutable_optimizer()->set_name("muon");
+  EXPECT_EQ(said(config), "");
+  config.mutable_offload()->set_fraction(0.5);
+  EXPECT_EQ(said(config), "offload.fraction: must be 1 with muon on device cuda, got 0.5");
+  config = plain;
   config.mutable_offload()->set_speculative(true);
   EXPECT_EQ(said(config), "offload.speculative: true is not supported on device cuda; use false");
 }

@@ -60,15 +60,16 @@ absl::Status CheckHeadsOn(const v1::ModelConfig& config, const device::Device& d
                                                     kMostOnCuda, "; use more heads, or device: cpu"));
 }
 
-absl::Status CheckOptimizerOn(const optim::OptimizerRow& optimizer, const device::Device& device) {
-  if (!optimizer.whole_matrices || device.host_addressable()) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat("optimizer.name: ", optimizer.name, " is not supported on device ",
-                                                    device.kind(), "; use adamw, or device: cpu"));
-}
-
-// The guess is made and checked on the host, which must be able to address the device's memory.
-absl::Status CheckOffloadOn(const v1::OffloadConfig& config, const device::Device& device) {
-  if (!config.speculative() || device.host_addressable()) return absl::OkStatus();
+// The guess is made and checked on the host, which must be able to address the device's memory. So must a host that
+// updates matrices of which the device has a part.
+absl::Status CheckOffloadOn(const v1::OffloadConfig& config, const optim::OptimizerRow& optimizer,
+                            const device::Device& device) {
+  if (device.host_addressable()) return absl::OkStatus();
+  if (config.fraction() != 1 && optimizer.whole_matrices) {
+    return absl::FailedPreconditionError(absl::StrCat("offload.fraction: must be 1 with ", optimizer.name,
+                                                      " on device ", device.kind(), ", got ", config.fraction()));
+  }
+  if (!config.speculative()) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("offload.speculative: true is not supported on device ", device.kind(), "; use false"));
 }
@@ -106,8 +107,7 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Conf
   std::unique_ptr<TrainingRun> run(
       new TrainingRun(config, std::move(spec), device, clock, metrics, std::move(snapshots)));
   ZF_ASSIGN_OR_RETURN(const optim::OptimizerRow* optimizer, optim::OptimizerOf(config));
-  ZF_RETURN_IF_ERROR(CheckOptimizerOn(*optimizer, device));
-  ZF_RETURN_IF_ERROR(CheckOffloadOn(config.offload(), device));
+  ZF_RETURN_IF_ERROR(CheckOffloadOn(config.offload(), *optimizer, device));
   ZF_RETURN_IF_ERROR(CheckHistograms(config.histograms(), run->spec_, device));
   ZF_RETURN_IF_ERROR(CheckPackingOn(config.data(), device));
   ZF_RETURN_IF_ERROR(CheckHeadsOn(config.model(), device));

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -168,6 +169,59 @@ TEST_F(DeferredStreams, LateUpdatesOverNccl) {
     setup.micro_batches = looks_ahead ? 2 : 1;  // several are summed in memory that stays on the device
     for (setup.stage = 1; setup.stage <= 3; ++setup.stage) {
       TrainUnderEverySeed(setup, absl::StrCat("stage ", setup.stage, looks_ahead ? ", looking ahead" : ""));
+    }
+  }
+}
+
+// The ranks exchange matrices in the middle of the update, with memory that each unit uses again.
+TEST_F(DeferredStreams, Muon) {
+  for (const bool nccl : {true, false}) {
+    FleetSetup setup = Fleet(nccl);
+    setup.optimizer = "muon";
+    setup.ema_decay = 0.75;
+    FleetSetup on_cpu = setup;
+    on_cpu.make_device = nullptr;
+    on_cpu.make_group = nullptr;
+    const auto wanted = TrainFleet(on_cpu).states;
+    for (setup.stage = 0; setup.stage <= 3; ++setup.stage) {
+      const std::string what = absl::StrCat("stage ", setup.stage, nccl ? ", nccl" : ", staged");
+      EXPECT_EQ(TrainFleet(setup).states, wanted) << what;
+      TrainUnderEverySeed(setup, what);
+    }
+  }
+}
+
+TEST_F(DeferredStreams, MuonOnTheHost) {
+  for (const bool nccl : {true, false}) {
+    FleetSetup setup = Fleet(nccl);
+    setup.optimizer = "muon";
+    setup.micro_batches = 2;
+    setup.stage = 2;
+    const auto on_device = TrainFleet(setup).states;
+    setup.placement = kStatesOnHost;
+    EXPECT_EQ(TrainFleet(setup).states, on_device);
+    TrainUnderEverySeed(setup, nccl ? "nccl" : "staged");
+    setup.stage = 3;
+    setup.states_dir = testing::TempDir();
+    setup.placement.parameters_on_host = true;
+    EXPECT_EQ(TrainFleet(setup).states, on_device);
+    TrainUnderEverySeed(setup, absl::StrCat("everything, ", nccl ? "nccl" : "staged"));
+  }
+}
+
+// One exchange more, of the parts of all matrices.
+TEST_F(DeferredStreams, MuonInTensorGroups) {
+  device::cuda::emulation::SetMachine({.gpus = 4});
+  FleetSetup setup = Fleet(true);
+  setup.optimizer = "muon";
+  setup.tensor = 2;
+  setup.steps = 2;
+  for (const bool on_host : {false, true}) {
+    setup.stage = on_host ? 2 : 0;
+    if (on_host) setup.placement = kStatesOnHost;
+    for (; setup.stage <= 3; setup.stage += 2) {
+      UnderEverySeed([&] { return TrainFleet(setup).states; },
+                     absl::StrCat("stage ", setup.stage, on_host ? " on the host" : ""));
     }
   }
 }
@@ -348,9 +402,10 @@ Kept Keep(TestRank& rank) {
 
 // Two steps, then all state moved to another fleet, then two more steps: the result is that of four without a break.
 TEST_F(DeferredStreams, Resume) {
-  for (const int stage : {0, 2, 3}) {
+  for (const auto& [stage, optimizer] : {std::pair(0, "adamw"), {2, "adamw"}, {3, "adamw"}, {3, "muon"}}) {
     FleetSetup setup = Fleet(true);
     setup.stage = stage;
+    setup.optimizer = optimizer;
     setup.steps = 4;
     const std::vector<double> whole = TrainFleet(setup).losses;
     UnderEverySeed(
@@ -372,10 +427,10 @@ TEST_F(DeferredStreams, Resume) {
             ZF_CHECK(rank.engine().PublishLoadedState(from.control).ok());
             for (const int64_t step : {3, 4}) note(rank, rank.Step(step).loss);
           });
-          EXPECT_EQ(losses, whole) << "stage " << stage;
+          EXPECT_EQ(losses, whole) << setup.optimizer << ", stage " << setup.stage;
           return losses;
         },
-        absl::StrCat("stage ", stage));
+        absl::StrCat(optimizer, ", stage ", stage));
   }
 }
 
