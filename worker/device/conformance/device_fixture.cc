@@ -41,6 +41,13 @@ DeviceTensor::DeviceTensor(Device& device, const std::vector<float>& values, DTy
   EXPECT_TRUE(stream->Synchronize().ok());
 }
 
+DeviceTensor::DeviceTensor(Device& device, const std::vector<int32_t>& values)
+    : DeviceTensor(device, static_cast<int64_t>(values.size() * sizeof(int32_t))) {
+  const auto stream = device.CreateStream().value();
+  device.Copy(*stream, reservation_->data(), values.data(), reservation_->bytes());
+  EXPECT_TRUE(stream->Synchronize().ok());
+}
+
 DeviceTensor::DeviceTensor(Device& device, int64_t bytes) : reservation_(device.Reserve(bytes).value()) {}
 
 std::vector<float> DeviceTensor::Read(Device& device) const {

@@ -29,6 +29,7 @@ std::vector<float> Values(int64_t count, int salt, DType dtype = DType::kF32);
 class DeviceTensor {
  public:
   DeviceTensor(Device& device, const std::vector<float>& values, DType dtype = DType::kF32);
+  DeviceTensor(Device& device, const std::vector<int32_t>& values);
   DeviceTensor(Device& device, int64_t bytes);  // zeroed; read as any type
 
   Tensor tensor() const { return {reservation_->data(), dtype_}; }
@@ -56,6 +57,7 @@ class DeviceTest : public ::testing::TestWithParam<std::tuple<std::string, DType
   std::vector<float> Random(int64_t count, int salt) const { return Values(count, salt, dtype()); }
   DeviceTensor Put(const std::vector<float>& values) { return DeviceTensor(device(), values, dtype()); }
   DeviceTensor PutFloat(const std::vector<float>& values) { return DeviceTensor(device(), values); }
+  DeviceTensor PutInts(const std::vector<int32_t>& values) { return DeviceTensor(device(), values); }
   DeviceTensor Room(int64_t count) { return Put(std::vector<float>(count)); }
   std::vector<float> Get(const DeviceTensor& tensor);
 

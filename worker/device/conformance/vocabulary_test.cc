@@ -20,11 +20,6 @@ class VocabularyTest : public DeviceTest {
     const VocabularyPart part = PartOf(index);
     return {matrix.begin() + part.first * kWidth, matrix.begin() + (part.first + part.rows) * kWidth};
   }
-  DeviceTensor Ints(const std::vector<int32_t>& values) {
-    DeviceTensor tensor(device(), static_cast<int64_t>(values.size() * sizeof(int32_t)));
-    device().Copy(stream(), tensor.as<void>(), values.data(), values.size() * sizeof(int32_t));
-    return tensor;
-  }
   std::vector<int32_t> Ids(int step) const {
     std::vector<int32_t> ids;
     for (int64_t i = 0; i < kTokens; ++i) ids.push_back(static_cast<int32_t>((i * step + 5) % kVocab));
@@ -47,7 +42,7 @@ class VocabularyTest : public DeviceTest {
   };
 
   Loss RunParts(const std::vector<float>& x, const std::vector<float>& w, float scale, bool backward) {
-    const DeviceTensor targets = Ints(Targets()), device_x = Put(x), device_scale = PutFloat({scale});
+    const DeviceTensor targets = PutInts(Targets()), device_x = Put(x), device_scale = PutFloat({scale});
     const DeviceTensor softmax(device(), kParts * kTokens * int64_t{sizeof(SoftmaxPart)});
     std::vector<DeviceTensor> weights, scratch;
     for (int index = 0; index < kParts; ++index) {
@@ -121,7 +116,7 @@ TEST_P(VocabularyTest, SmoothingIsOverTheWholeVocabulary) {
 void VocabularyTest::ExpectPartsAreTheWhole() {
   const auto x = Random(kTokens * kWidth, 1), w = Random(kVocab * kWidth, 2);
   const Loss parts = RunParts(x, w, 0.25f, true);
-  const DeviceTensor targets = Ints(Targets()), device_x = Put(x), device_w = Put(w), dx = Room(kTokens * kWidth);
+  const DeviceTensor targets = PutInts(Targets()), device_x = Put(x), device_w = Put(w), dx = Room(kTokens * kWidth);
   const DeviceTensor dw = PutFloat(std::vector<float>(kVocab * kWidth, 0.5f)), scale = PutFloat({0.25f});
   const DeviceTensor sum(device(), int64_t{sizeof(double)});
   const DeviceTensor scratch(device(), ops().CrossEntropyScratchBytes(kTokens, kWidth, kVocab, dtype()));
@@ -171,7 +166,7 @@ TEST_P(VocabularyTest, NaNReachesTheLoss) {
 TEST_P(VocabularyTest, PartsOfTheEmbeddingAddUpToIt) {
   constexpr int64_t kBatch = 3, kTime = 5;
   const auto wte = Random(kVocab * kWidth, 5), wpe = Random(kTime * kWidth, 6), dx = Random(kTokens * kWidth, 7);
-  const DeviceTensor tokens = Ints(Ids(7)), position = Put(wpe), gradient = Put(dx), whole = Room(kTokens * kWidth);
+  const DeviceTensor tokens = PutInts(Ids(7)), position = Put(wpe), gradient = Put(dx), whole = Room(kTokens * kWidth);
   const DeviceTensor table = Put(wte), dwte = PutFloat(std::vector<float>(kVocab * kWidth));
   const DeviceTensor dwpe = PutFloat(std::vector<float>(kTime * kWidth));
   const EmbeddingForwardArguments forward{.batch = kBatch,

@@ -29,6 +29,7 @@ struct Rotation {
   int64_t rows, time, past;      // tokens in all, per sequence, and before each sequence
   int64_t heads, half, columns;  // a row has `columns` elements and begins with `heads` heads of 2 * half
   float sign;                    // 1, or -1 to turn back
+  const int32_t* starts;         // (rows): the position that counts as 0; null: the first
 };
 
 // Sine and cosine of an angle in fp32, within 2 units in the last place of 1: the quadrant is found in fp64, exactly
@@ -53,7 +54,8 @@ template <typename T>
 __global__ void __launch_bounds__(kRotateThreads) RotateKernel(Rotation r, Frequencies frequencies, T* x) {
   const int64_t index = int64_t{blockIdx.x} * kRotateThreads + threadIdx.x, row = index / r.half, i = index % r.half;
   if (row >= r.rows) return;
-  const float angle = static_cast<float>(r.past + row % r.time) * frequencies.values[i];
+  const int64_t start = r.starts == nullptr ? 0 : r.starts[row];
+  const float angle = static_cast<float>(r.past + row % r.time - start) * frequencies.values[i];
   float sine, cosine;
   SineAndCosine(angle, sine, cosine);
   sine *= r.sign;
@@ -110,7 +112,6 @@ __global__ void __launch_bounds__(kMostRowThreads)
 
 void CudaOps::Rotate(Stream& stream, const RotateArguments& p) {
   ZF_CHECK(p.head_size <= kMaxHeadSize);
-  ZF_CHECK(p.starts == nullptr);  // only the CPU packs documents
   Frequencies frequencies = {};
   std::copy(p.frequencies.begin(), p.frequencies.end(), frequencies.values);
   const Rotation rotation{.rows = p.batch * p.time,
@@ -119,7 +120,8 @@ void CudaOps::Rotate(Stream& stream, const RotateArguments& p) {
                           .heads = p.heads,
                           .half = p.head_size / 2,
                           .columns = p.columns,
-                          .sign = p.back ? -1.0f : 1.0f};
+                          .sign = p.back ? -1.0f : 1.0f,
+                          .starts = p.starts};
   const int64_t blocks = CeilDivide(rotation.rows * rotation.half, kRotateThreads);
   WithType(p.x.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;

@@ -105,15 +105,23 @@ TEST_F(LayerNormTest, ManyRowsAreAddedInOneOrder) {
 
 class EmbeddingTest : public KernelTest {
  protected:
-  void Run(int64_t batch, int64_t time, int64_t c, int64_t vocab, DType dtype, int64_t skip);
+  void Run(int64_t batch, int64_t time, int64_t c, int64_t vocab, DType dtype, int64_t skip, int64_t document = 0);
 };
 
-void EmbeddingTest::Run(int64_t batch, int64_t time, int64_t c, int64_t vocab, DType dtype, int64_t skip) {
+// With `document` above 0, documents of that length follow one another in each sequence.
+void EmbeddingTest::Run(int64_t batch, int64_t time, int64_t c, int64_t vocab, DType dtype, int64_t skip,
+                        int64_t document) {
   const int64_t m = batch * time;
   const auto memory = device().Reserve(m * 4).value();
   int32_t* const tokens = reinterpret_cast<int32_t*>(memory->data());
   // Mostly one token, so that its chain is long, and some that occur once.
   for (int64_t i = 0; i < m; ++i) tokens[i] = static_cast<int32_t>(i % 3 == 0 ? i * 7919 % vocab : vocab / 2);
+  std::vector<int32_t> starts;
+  for (int64_t i = 0; document > 0 && i < m; ++i) {
+    starts.push_back(static_cast<int32_t>(i % time / document * document));
+  }
+  const DeviceTensor documents(device(), starts);
+  const auto position = [&](int64_t row) { return row % time - (starts.empty() ? 0 : starts[row]); };
   const Vector wte(device(), vocab * c, dtype, 1, skip), wpe(device(), (time + 1) * c, dtype, 2, skip);
   const Vector x(device(), m * c, dtype, 3, skip);
   ops().EmbeddingForward(stream(), {.batch = batch,
@@ -122,10 +130,11 @@ void EmbeddingTest::Run(int64_t batch, int64_t time, int64_t c, int64_t vocab, D
                                     .tokens = tokens,
                                     .wte = wte.tensor(),
                                     .wpe = wpe.tensor(),
-                                    .x = x.tensor()});
+                                    .x = x.tensor(),
+                                    .starts = documents.as<int32_t>()});
   for (int64_t row = 0; row < m; ++row) {
     for (int64_t i = 0; i < c; ++i) {
-      ASSERT_EQ(x.Get(row * c + i), Rounded(wte.Get(tokens[row] * c + i) + wpe.Get(row % time * c + i), dtype));
+      ASSERT_EQ(x.Get(row * c + i), Rounded(wte.Get(tokens[row] * c + i) + wpe.Get(position(row) * c + i), dtype));
     }
   }
   InEveryOrder([&] {
@@ -134,7 +143,7 @@ void EmbeddingTest::Run(int64_t batch, int64_t time, int64_t c, int64_t vocab, D
     for (int64_t row = 0; row < m; ++row) {
       for (int64_t i = 0; i < c; ++i) {
         want_token[tokens[row] * c + i] += x.Get(row * c + i);
-        want_position[row % time * c + i] += x.Get(row * c + i);
+        want_position[position(row) * c + i] += x.Get(row * c + i);
       }
     }
     ops().EmbeddingBackward(stream(), {.batch = batch,
@@ -143,7 +152,8 @@ void EmbeddingTest::Run(int64_t batch, int64_t time, int64_t c, int64_t vocab, D
                                        .tokens = tokens,
                                        .dx = x.tensor(),
                                        .dwte = dwte.as(),
-                                       .dwpe = dwpe.as()});
+                                       .dwpe = dwpe.as(),
+                                       .starts = documents.as<int32_t>()});
     EXPECT_EQ(dwte.Values(), want_token);  // in token order: exactly these bits
     EXPECT_EQ(dwpe.Values(), want_position);
     return dwte.Bytes();
@@ -165,6 +175,14 @@ TEST_F(EmbeddingTest, LongSequences) {
   Run(3, 257, 4, 300, DType::kBF16, 0);
   Run(2, 1300, 4, 2000, DType::kF32, 0);
   Run(1, 2600, 3, 1, DType::kF16, 0);
+}
+
+// Positions, too, are chained where they start anew with each document.
+TEST_F(EmbeddingTest, PackedDocuments) {
+  Run(3, 257, 4, 300, DType::kBF16, 1, 5);
+  Run(2, 1300, 3, 2000, DType::kF32, 0, 700);
+  Run(1, 2600, 4, 1, DType::kF16, 0, 1);
+  Run(2, 5, 133, 7, DType::kF32, 0, 5);
 }
 
 TEST_F(EmbeddingTest, MoreTokensThanTheWorkspaceChainsAreRefused) {
