@@ -61,7 +61,7 @@ class Ops {
   // contiguous in each; H/G consecutive heads of queries share one of keys and values. Scores are scaled by 1/sqrt(D).
   // Never holds more than one tile of scores per thread.
 
-  // out(B,T,HD); logsumexp(B,H,T) fp32 is kept for the backward. Only the CPU's ops take `starts`, here and below.
+  // out(B,T,HD); logsumexp(B,H,T) fp32 is kept for the backward.
   virtual void AttentionForward(Stream&, const AttentionForwardArguments&) = 0;
   // dqkv(B,T,(H+2G)D) overwritten; what the query heads of a group add to dk and dv is added up in the order of the
   // heads.

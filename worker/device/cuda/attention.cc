@@ -1,9 +1,10 @@
 // Causal self-attention (ops.h): cuDNN's fused kernels where they support the shape, else the tiled ones. Heads that
-// share keys and values are fused as well, on copies (attention_groups.h).
+// share keys and values are fused as well, on copies (attention_groups.h). Sequences of several documents are always
+// the tiled kernels': the graphs for cuDNN (attention_graph.h) know of none.
 //
-// Which of them runs follows from shape, type and machine, never from timing, so every run gives the same bits. Both
-// keep the same logsumexp, so forward and backward may use different kernels: cuDNN's backward supports fewer shapes
-// than its forward.
+// Which of them runs follows from shape, type, machine and whether there are documents, never from timing, so every run
+// gives the same bits. Both keep the same logsumexp, so forward and backward may use different kernels: cuDNN's
+// backward supports fewer shapes than its forward.
 #include <algorithm>
 #include <string>
 
@@ -71,7 +72,8 @@ void ForEachPiece(const AttentionShape& whole, Each each) {
 
 // A full GPU is a failure of the stream, and no reason for the tiled kernels: another rank, or the next run, might have
 // the memory and compute other bits.
-bool CudaOps::UsesFusedAttention(Stream& stream, const char* op, const AttentionShape& shape, DType dtype) {
+bool CudaOps::UsesFusedAttention(Stream& stream, const char* op, const AttentionShape& shape, DType dtype,
+                                 bool documents) {
   absl::Status support = absl::UnimplementedError(fused_attention_refusal_);
   const auto ask = [&](const AttentionShape& piece, int64_t) {
     if (!support.ok()) return;
@@ -79,7 +81,9 @@ bool CudaOps::UsesFusedAttention(Stream& stream, const char* op, const Attention
     support = op == kForward ? fused_attention_->ForwardSupport(asked, dtype)
                              : fused_attention_->BackwardSupport(asked, dtype);
   };
-  if (fused_attention_ != nullptr) {
+  if (documents) {
+    support = absl::UnimplementedError("cuDNN's kernels are not used for documents within a sequence (data.packing)");
+  } else if (fused_attention_ != nullptr) {
     support = absl::OkStatus();
     shape.kv_heads == shape.heads ? ask(shape, 0) : ForEachPiece(shape, ask);
   }
@@ -93,8 +97,8 @@ bool CudaOps::UsesFusedAttention(Stream& stream, const char* op, const Attention
 }
 
 void CudaOps::AttentionForward(Stream& stream, const AttentionForwardArguments& p) {
-  if (!UsesFusedAttention(stream, kForward, p.shape, p.qkv.dtype)) {
-    return TiledAttentionForward(stream, p.shape, p.qkv, p.out, p.logsumexp);
+  if (!UsesFusedAttention(stream, kForward, p.shape, p.qkv.dtype, p.starts != nullptr)) {
+    return TiledAttentionForward(stream, p.shape, p.qkv, p.out, p.logsumexp, p.starts);
   }
   if (p.shape.kv_heads == p.shape.heads) {
     return fused_attention_->Forward(stream, p.shape, p.qkv, p.out, p.logsumexp);
@@ -109,8 +113,8 @@ void CudaOps::AttentionForward(Stream& stream, const AttentionForwardArguments& 
 
 void CudaOps::AttentionBackward(Stream& stream, const AttentionBackwardArguments& p) {
   float* const delta = static_cast<float*>(p.scratch);
-  if (!UsesFusedAttention(stream, kBackward, p.shape, p.qkv.dtype)) {
-    return TiledAttentionBackward(stream, p.shape, p.qkv, p.out, p.logsumexp, p.dout, p.dqkv, delta);
+  if (!UsesFusedAttention(stream, kBackward, p.shape, p.qkv.dtype, p.starts != nullptr)) {
+    return TiledAttentionBackward(stream, p.shape, p.qkv, p.out, p.logsumexp, p.dout, p.dqkv, delta, p.starts);
   }
   if (p.shape.kv_heads == p.shape.heads) {
     return fused_attention_->Backward(stream, p.shape, p.qkv, p.out, p.logsumexp, p.dout, p.dqkv, delta);

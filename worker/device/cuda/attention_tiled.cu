@@ -9,6 +9,10 @@
 // result is summed by one block in one order, and nothing of size T x T exists. Thread (ty, tx) works on rows ty, ty +
 // 16, ... and columns tx, tx + 16, ... of a tile: the 16 lanes of a row read neighbouring columns. Rows of shared tiles
 // are an odd number of floats apart, so that reading down a column does not hit the same bank twice either.
+//
+// Where several documents lie in one sequence, a block walks only the tiles that its rows' documents reach, and masks
+// pairs of different documents in those. So the work grows with the sum of the documents' squared lengths, not with
+// T^2.
 #include "worker/device/cuda/attention_tiled.h"
 
 #include <cmath>
@@ -67,6 +71,18 @@ __device__ inline Place PlaceOf(const AttentionShape& s, int64_t tiles, int64_t 
   p.keys_at = row + (s.heads + p.head / (s.heads / s.kv_heads)) * p.d;
   p.rows_at = (p.sequence * s.heads + p.head) * s.time;
   return p;
+}
+
+// The first position that position `t` of the block's sequence sees. Past the end it does not matter.
+__device__ inline int FirstSeen(const int32_t* starts, int64_t t, int64_t time) {
+  return starts != nullptr && t < time ? starts[t] : 0;
+}
+
+// The beginning of the first tile of keys that a tile of queries sees, which starts at `query`: no later query sees an
+// earlier key than its first does.
+template <int kTile>
+__device__ inline int64_t FirstTile(const int32_t* starts, int64_t query, int64_t time) {
+  return FirstSeen(starts, query, time) / kTile * kTile;
 }
 
 // Loads `rows` rows of `d` elements, `stride` apart, into shared(kTile,kD), which is zero elsewhere.
@@ -148,15 +164,17 @@ struct RunningSoftmax {
 };
 
 // Turns this thread's scores of a row into exp(score - maximum) and updates `row`; returns the factor for the row's
-// earlier sums. A NaN does not affect the maximum and makes the sum NaN.
+// earlier sums. A NaN does not affect the maximum and makes the sum NaN. `has_seen` says whether the row sees a key of
+// this tile or of an earlier one. Before that its maximum is -inf, from which nothing can be subtracted.
 template <int kEach>
-__device__ float TakeScores(float (&scores)[kEach], RunningSoftmax& row) {
+__device__ float TakeScores(bool has_seen, float (&scores)[kEach], RunningSoftmax& row) {
   float maximum = scores[0];
   for (int j = 1; j < kEach; ++j) maximum = std::fmax(maximum, scores[j]);
   maximum = std::fmax(row.maximum, RowMaximum(maximum));
-  const float correction = std::exp(row.maximum - maximum);
+  const float from = has_seen ? maximum : 0.0f;
+  const float correction = std::exp(row.maximum - from);
   float sum = 0;
-  for (int j = 0; j < kEach; ++j) sum += scores[j] = std::exp(scores[j] - maximum);
+  for (int j = 0; j < kEach; ++j) sum += scores[j] = std::exp(scores[j] - from);
   row.sum = row.sum * correction + RowSum(sum);
   row.maximum = maximum;
   return correction;
@@ -164,7 +182,8 @@ __device__ float TakeScores(float (&scores)[kEach], RunningSoftmax& row) {
 
 template <typename T, int kTile, int kD>
 __global__ void __launch_bounds__(kThreads, kBlocks)
-    ForwardKernel(AttentionShape shape, int64_t tiles, float scale, const T* qkv, T* out, float* logsumexp) {
+    ForwardKernel(AttentionShape shape, int64_t tiles, float scale, const T* qkv, const int32_t* starts, T* out,
+                  float* logsumexp) {
   constexpr int kEach = kTile / kSide, kColumns = kD / kSide;
   float* const q = DynamicShared<float>();
   float* const k_or_v = q + kTileFloats<kTile, kD>;  // values replace the keys once the scores are computed
@@ -174,20 +193,23 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   const int row_stride = at.columns;
   const T *const queries = qkv + at.qkv_at, *const keys = qkv + at.keys_at, *const values = keys + at.values_on;
   LoadTile<T, kTile, kD>(queries + first * row_stride, row_stride, rows, at.d, q);
+  if (starts != nullptr) starts += at.sequence * shape.time;
   float sum[kEach][kColumns] = {}, scores[kEach][kEach];
   RunningSoftmax softmax[kEach];
-  for (int64_t key = 0; key <= first; key += kTile) {
+  for (int64_t key = FirstTile<kTile>(starts, first, shape.time); key <= first; key += kTile) {
     LoadTile<T, kTile, kD>(keys + key * row_stride, row_stride, shape.time - key, at.d, k_or_v);
     SyncThreads();
     RowProducts<kTile, kD>(q, k_or_v, scores);
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const int64_t query = first + Ty() + kSide * i;
+      const int seen = FirstSeen(starts, query, shape.time);
       for (int j = 0; j < kEach; ++j) {
         const int64_t position = key + Tx() + kSide * j;
-        scores[i][j] = position <= query ? scores[i][j] * scale : -std::numeric_limits<float>::infinity();
+        const bool sees = seen <= position && position <= query;
+        scores[i][j] = sees ? scores[i][j] * scale : -std::numeric_limits<float>::infinity();
       }
-      const float correction = TakeScores(scores[i], softmax[i]);
+      const float correction = TakeScores(seen < key + kTile, scores[i], softmax[i]);
 #pragma unroll
       for (int j = 0; j < kColumns; ++j) sum[i][j] *= correction;
     }
@@ -231,16 +253,19 @@ __global__ void __launch_bounds__(kThreads)
 // For a tile of queries that starts at `query` and one of keys that starts at `key`: turns scores = q k^T into p and dp
 // = dout v^T into the gradient of scores, both 0 where the mask or the end of the sequence hides the pair.
 template <int kEach>
-__device__ void TileGradient(int64_t query, int64_t key, int64_t time, float scale, const float* logsumexp,
-                             const float* delta, float (&scores)[kEach][kEach], float (&dp)[kEach][kEach]) {
+__device__ void TileGradient(int64_t query, int64_t key, int64_t time, float scale, const int32_t* starts,
+                             const float* logsumexp, const float* delta, float (&scores)[kEach][kEach],
+                             float (&dp)[kEach][kEach]) {
   for (int i = 0; i < kEach; ++i) {
     const int64_t t = query + Ty() + kSide * i;
     const float normalizer = t < time ? logsumexp[t] : 0.0f, mean = t < time ? delta[t] : 0.0f;
+    const int seen = FirstSeen(starts, t, time);
     for (int j = 0; j < kEach; ++j) {
-      const bool seen = t < time && key + Tx() + kSide * j <= t;
-      const float p = seen ? std::exp(scores[i][j] * scale - normalizer) : 0.0f;
+      const int64_t position = key + Tx() + kSide * j;
+      const bool sees = t < time && seen <= position && position <= t;
+      const float p = sees ? std::exp(scores[i][j] * scale - normalizer) : 0.0f;
       scores[i][j] = p;
-      dp[i][j] = seen ? p * (dp[i][j] - mean) * scale : 0.0f;
+      dp[i][j] = sees ? p * (dp[i][j] - mean) * scale : 0.0f;
     }
   }
 }
@@ -248,7 +273,7 @@ __device__ void TileGradient(int64_t query, int64_t key, int64_t time, float sca
 template <typename T, int kTile, int kD>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     BackwardQueriesKernel(AttentionShape shape, int64_t tiles, float scale, const T* qkv, const T* dout,
-                          const float* logsumexp, const float* delta, T* dqkv) {
+                          const int32_t* starts, const float* logsumexp, const float* delta, T* dqkv) {
   constexpr int kEach = kTile / kSide;
   float* const q = DynamicShared<float>();
   float* const dy = q + kTileFloats<kTile, kD>;
@@ -261,15 +286,16 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   const T *const queries = qkv + at.qkv_at, *const keys = qkv + at.keys_at;
   LoadTile<T, kTile, kD>(queries + first * row_stride, row_stride, rows, at.d, q);
   LoadTile<T, kTile, kD>(dout + at.at + first * at.width, at.width, rows, at.d, dy);
+  if (starts != nullptr) starts += at.sequence * shape.time;
   float dq[kEach][kD / kSide] = {}, scores[kEach][kEach], dp[kEach][kEach];
-  for (int64_t key = 0; key <= first; key += kTile) {
+  for (int64_t key = FirstTile<kTile>(starts, first, shape.time); key <= first; key += kTile) {
     const T* const from = keys + key * row_stride;
     LoadTile<T, kTile, kD>(from, row_stride, shape.time - key, at.d, k);
     LoadTile<T, kTile, kD>(from + at.values_on, row_stride, shape.time - key, at.d, v);
     SyncThreads();
     RowProducts<kTile, kD>(q, k, scores);
     RowProducts<kTile, kD>(dy, v, dp);
-    TileGradient<kEach>(first, key, shape.time, scale, logsumexp + at.rows_at, delta + at.rows_at, scores, dp);
+    TileGradient<kEach>(first, key, shape.time, scale, starts, logsumexp + at.rows_at, delta + at.rows_at, scores, dp);
     StoreSquare<kTile>(dp, ds);
     SyncThreads();
     AddProduct<kTile, kD, false>(ds, k, dq);
@@ -283,7 +309,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
 template <typename T, int kTile, int kD>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     BackwardKeysKernel(AttentionShape shape, int64_t tiles, float scale, const T* qkv, const T* dout,
-                       const float* logsumexp, const float* delta, T* dqkv) {
+                       const int32_t* starts, const float* logsumexp, const float* delta, T* dqkv) {
   constexpr int kEach = kTile / kSide;
   float* const k = DynamicShared<float>();
   float* const v = k + kTileFloats<kTile, kD>;
@@ -303,15 +329,18 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   dout += at.at;
   logsumexp += at.rows_at;
   delta += at.rows_at;
+  if (starts != nullptr) starts += at.sequence * shape.time;
 #pragma unroll 1
   for (int head = 0; head < static_cast<int>(sharing); ++head) {
-    for (int64_t query = first; query < shape.time; query += kTile) {
+    // Where one tile's first query sees none of the keys, no later query does.
+    for (int64_t query = first; query < shape.time && FirstSeen(starts, query, shape.time) < first + kTile;
+         query += kTile) {
       LoadTile<T, kTile, kD>(qkv + query * row_stride, row_stride, shape.time - query, at.d, q);
       LoadTile<T, kTile, kD>(dout + query * at.width, at.width, shape.time - query, at.d, dy);
       SyncThreads();
       RowProducts<kTile, kD>(q, k, scores);
       RowProducts<kTile, kD>(dy, v, dp);
-      TileGradient<kEach>(query, first, shape.time, scale, logsumexp, delta, scores, dp);
+      TileGradient<kEach>(query, first, shape.time, scale, starts, logsumexp, delta, scores, dp);
       StoreSquare<kTile>(scores, p);
       StoreSquare<kTile>(dp, ds);
       SyncThreads();
@@ -339,13 +368,21 @@ dim3 Blocks(const AttentionShape& shape, int64_t heads, int64_t tiles) {
   return dim3(static_cast<unsigned>(blocks));
 }
 
+struct ForwardArguments {
+  const AttentionShape& shape;
+  Tensor qkv, out;
+  float* logsumexp;
+  const int32_t* starts;
+};
+
 template <typename T, int kTile, int kD>
-void Forward(Stream& stream, const AttentionShape& shape, Tensor qkv, Tensor out, float* logsumexp) {
+void Forward(Stream& stream, const ForwardArguments& a) {
   constexpr size_t kFloats = 2 * kTileFloats<kTile, kD> + kTileFloats<kTile, kTile>;
+  const AttentionShape& shape = a.shape;
   const int64_t tiles = CeilDivide(shape.time, kTile);
   Launch(stream, "AttentionForward", ForwardKernel<T, kTile, kD>, Blocks(shape, shape.heads, tiles), dim3(kThreads),
-         kFloats * sizeof(float), shape, tiles, ScaleOf(shape), static_cast<const T*>(qkv.data),
-         static_cast<T*>(out.data), logsumexp);
+         kFloats * sizeof(float), shape, tiles, ScaleOf(shape), static_cast<const T*>(a.qkv.data), a.starts,
+         static_cast<T*>(a.out.data), a.logsumexp);
 }
 
 struct BackwardArguments {
@@ -354,6 +391,7 @@ struct BackwardArguments {
   const float* logsumexp;
   Tensor dout, dqkv;
   float* delta;
+  const int32_t* starts;
 };
 
 template <typename T, int kTile, int kD>
@@ -368,21 +406,21 @@ void Backward(Stream& stream, const BackwardArguments& a) {
   Launch(stream, "AttentionBackward", DeltaKernel<T>, row_blocks, dim3(kThreads), 0, shape,
          static_cast<const T*>(a.out.data), dout, a.delta);
   Launch(stream, "AttentionBackward", BackwardQueriesKernel<T, kTile, kD>, Blocks(shape, shape.heads, tiles),
-         dim3(kThreads), kQueryFloats * sizeof(float), shape, tiles, ScaleOf(shape), qkv, dout, a.logsumexp, a.delta,
-         dqkv);
+         dim3(kThreads), kQueryFloats * sizeof(float), shape, tiles, ScaleOf(shape), qkv, dout, a.starts, a.logsumexp,
+         a.delta, dqkv);
   Launch(stream, "AttentionBackward", BackwardKeysKernel<T, kTile, kD>, Blocks(shape, shape.kv_heads, tiles),
-         dim3(kThreads), kKeyFloats * sizeof(float), shape, tiles, ScaleOf(shape), qkv, dout, a.logsumexp, a.delta,
-         dqkv);
+         dim3(kThreads), kKeyFloats * sizeof(float), shape, tiles, ScaleOf(shape), qkv, dout, a.starts, a.logsumexp,
+         a.delta, dqkv);
 }
 
 // Tiles are as large as fit in 99 KiB of shared memory, which a block can have on every GPU since 8.6 (8.0 and 9.0
 // allow more).
 template <typename T>
-void ForwardOf(Stream& stream, const AttentionShape& shape, Tensor qkv, Tensor out, float* logsumexp) {
-  if (shape.head_size <= 32) return Forward<T, 64, 32>(stream, shape, qkv, out, logsumexp);
-  if (shape.head_size <= 64) return Forward<T, 64, 64>(stream, shape, qkv, out, logsumexp);
-  if (shape.head_size <= 128) return Forward<T, 64, 128>(stream, shape, qkv, out, logsumexp);
-  return Forward<T, 32, kMaxHeadSize>(stream, shape, qkv, out, logsumexp);
+void ForwardOf(Stream& stream, const ForwardArguments& arguments) {
+  if (arguments.shape.head_size <= 32) return Forward<T, 64, 32>(stream, arguments);
+  if (arguments.shape.head_size <= 64) return Forward<T, 64, 64>(stream, arguments);
+  if (arguments.shape.head_size <= 128) return Forward<T, 64, 128>(stream, arguments);
+  return Forward<T, 32, kMaxHeadSize>(stream, arguments);
 }
 
 template <typename T>
@@ -395,20 +433,22 @@ void BackwardOf(Stream& stream, const BackwardArguments& arguments) {
 
 }  // namespace
 
-void TiledAttentionForward(Stream& stream, const AttentionShape& shape, Tensor qkv, Tensor out, float* logsumexp) {
+void TiledAttentionForward(Stream& stream, const AttentionShape& shape, Tensor qkv, Tensor out, float* logsumexp,
+                           const int32_t* starts) {
   ZF_CHECK(shape.head_size <= kMaxHeadSize);
   ZF_CHECK(shape.heads % shape.kv_heads == 0);
   ZF_CHECK(qkv.dtype == out.dtype);
-  WithType(qkv.dtype, [&](auto tag) { ForwardOf<typename decltype(tag)::Type>(stream, shape, qkv, out, logsumexp); });
+  const ForwardArguments arguments{shape, qkv, out, logsumexp, starts};
+  WithType(qkv.dtype, [&](auto tag) { ForwardOf<typename decltype(tag)::Type>(stream, arguments); });
 }
 
 void TiledAttentionBackward(Stream& stream, const AttentionShape& shape, Tensor qkv, Tensor out, const float* logsumexp,
-                            Tensor dout, Tensor dqkv, float* delta) {
+                            Tensor dout, Tensor dqkv, float* delta, const int32_t* starts) {
   ZF_CHECK(shape.head_size <= kMaxHeadSize);
   ZF_CHECK(shape.heads % shape.kv_heads == 0);
   ZF_CHECK(qkv.dtype == dqkv.dtype);
   ZF_CHECK(qkv.dtype == dout.dtype);
-  const BackwardArguments arguments{shape, qkv, out, logsumexp, dout, dqkv, delta};
+  const BackwardArguments arguments{shape, qkv, out, logsumexp, dout, dqkv, delta, starts};
   WithType(qkv.dtype, [&](auto tag) { BackwardOf<typename decltype(tag)::Type>(stream, arguments); });
 }
 

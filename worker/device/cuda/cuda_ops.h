@@ -115,9 +115,9 @@ class CudaOps : public Ops, public VocabularyOps, public BandOps, public LlamaOp
  private:
   explicit CudaOps(Workspace workspace);
 
-  // Whether cuDNN runs this shape in the direction that `op` names; if not, notes it in refused_shapes_. A lack of
-  // memory sticks to the stream.
-  bool UsesFusedAttention(Stream& stream, const char* op, const AttentionShape& shape, DType dtype);
+  // Whether cuDNN runs this shape in the direction that `op` names, which it never does with documents in a sequence;
+  // if not, notes it in refused_shapes_. A lack of memory sticks to the stream.
+  bool UsesFusedAttention(Stream& stream, const char* op, const AttentionShape& shape, DType dtype, bool documents);
   // Runs the product with its epilogue in cuBLASLt. Where cuBLASLt refuses, notes that, enqueues nothing and returns
   // false.
   bool RunFused(Stream& stream, const char* op, const MatmulArguments& product);

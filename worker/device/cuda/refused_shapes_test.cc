@@ -75,6 +75,26 @@ TEST_F(RefusedShapesTest, EachDirectionOfAttention) {
   EXPECT_THAT(ops_->TakeRefusedShapes(), IsEmpty());
 }
 
+// The same shape without documents is fused.
+TEST_F(RefusedShapesTest, DocumentsInASequence) {
+  const AttentionShape shape = {.batch = 2, .time = 4, .heads = 3, .head_size = 8};
+  const TestTensor qkv(8, 72, DType::kBF16, 1), out(8, 24, DType::kBF16, 2);
+  std::vector<float> logsumexp(24), scratch(24);
+  const std::vector<int32_t> starts = {0, 0, 2, 2, 0, 1, 1, 1};
+  for (const int32_t* const documents : {static_cast<const int32_t*>(nullptr), starts.data()}) {
+    EXPECT_THAT(ops_->TakeRefusedShapes(), IsEmpty());
+    ops_->AttentionForward(*stream_, {.shape = shape,
+                                      .qkv = qkv.tensor(),
+                                      .out = out.tensor(),
+                                      .logsumexp = logsumexp.data(),
+                                      .scratch = scratch.data(),
+                                      .starts = documents});
+  }
+  const std::vector<RefusedShape> refused = ops_->TakeRefusedShapes();
+  ASSERT_EQ(refused.size(), 1u);
+  EXPECT_THAT(refused[0].reason, HasSubstr("data.packing"));
+}
+
 TEST_F(RefusedShapesTest, EpiloguesThatTheLibraryDoesNotHave) {
   emulation::cublaslt().fused_epilogues = true;
   Linear(8);
