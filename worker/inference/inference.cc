@@ -150,10 +150,6 @@ absl::StatusOr<InferenceModel::Loss> InferenceModel::MeanLoss(const data::DataPa
   const int64_t context = options_.context;
   ZF_ASSIGN_OR_RETURN(std::unique_ptr<data::Dataset> dataset,
                       data::OpenForModel(data_, path, context, config.model().vocab()));
-  if (dataset->packing() && device_->kind() != "cpu") {
-    return absl::FailedPreconditionError(absl::StrCat(
-        path.key, ": the model was trained with data.packing, which device ", device_->kind(), " does not support"));
-  }
   const int64_t arrays = dataset->packing() ? 3 : 2;
   std::vector<int32_t> staging(arrays * options_.sequences * context), counted;
   Loss loss;

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/file.h"
 #include "gtest/gtest.h"
+#include "worker/checkpoint/tokenizer_files.h"
 #include "worker/data/fingerprint.h"
 #include "worker/data/format.h"
 #include "worker/inference/inference_testing.h"
@@ -85,6 +87,40 @@ TEST_F(RandomModelTest, ADirectoryOfTokensIsNoText) {
                                          }),
                                {});
   EXPECT_EQ(data::TrainedFormat(model->data()), "tokens_u32");
+}
+
+// Packed documents, which a checkpoint's tokenizer tells apart.
+TEST_F(RandomModelTest, EveryDeviceMeasuresPackedDocuments) {
+  const std::string tokenizer = JoinPath(directory_, "tokenizer.json"), tokens = JoinPath(directory_, "tokens.u16");
+  ASSERT_TRUE(WriteFileAtomically(
+                  tokenizer,
+                  R"({"added_tokens":[{"id":4,"content":"</s>","single_word":false,"lstrip":false,"rstrip":false,)"
+                  R"("normalized":false,"special":true}],"model":{"type":"BPE","vocab":{"a":0},"merges":[]}})")
+                  .ok());
+  std::string ids;
+  for (int i = 0; i < 100; ++i) ids += {static_cast<char>(i % 3 == 0 ? 4 : i % 31), '\0'};
+  ASSERT_TRUE(WriteFileAtomically(tokens, ids).ok());
+  const auto loss_on = [&](const std::string& device, bool packing) {
+    const std::string step_dir = SaveModel(31, [&](v1::CheckpointManifest& manifest) {
+      manifest.mutable_config()->mutable_data()->set_packing(packing);
+      const auto files = checkpoint::ReadTokenizerFiles(tokenizer).value();
+      const std::string partial =
+          checkpoint::PartialDirectory(checkpoint::StepDirectory(directory_, 3), manifest.generation());
+      EXPECT_TRUE(checkpoint::WriteTokenizerFiles(partial, files).ok());
+      checkpoint::DescribeTokenizer(files, &manifest);
+    });
+    const auto loss = LoadModel(step_dir, {.dtype = device::DType::kF32}, device)->MeanLoss({"--data", tokens}).value();
+    EXPECT_TRUE(RemoveTree(step_dir).ok());
+    return loss;
+  };
+  const auto packed = loss_on("cpu", true), plain = loss_on("cpu", false);
+  EXPECT_LT(packed.tokens, plain.tokens);
+  for (const std::string& device : device::DeviceKindsBuilt()) {
+    if (!device::ResolveDeviceKind(device).ok()) continue;
+    const auto loss = loss_on(device, true);
+    EXPECT_EQ(loss.tokens, packed.tokens) << device;
+    EXPECT_NEAR(loss.mean, packed.mean, 1e-4) << device;
+  }
 }
 
 TEST_F(NextTokenTest, TokensBeyondTheVocabularyAreRefused) {

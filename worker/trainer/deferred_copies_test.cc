@@ -25,7 +25,7 @@ namespace {
 
 using device::cuda::emulation::FastDevice;
 
-constexpr int64_t kCopiedContext = 4, kSequences = 2, kTokens = 2 * kSequences * kCopiedContext;
+constexpr int64_t kCopiedContext = 4, kSequences = 2;
 constexpr uint64_t kSeeds = 20;
 
 class DeferredCopies : public testing::Test {
@@ -41,45 +41,54 @@ class DeferredCopies : public testing::Test {
   const std::string directory_ = JoinPath(testing::TempDir(), "zerofleet_deferred_copies_" + std::to_string(getpid()));
 };
 
-// The tokens of many micro-batches, each copied away on the stream before the next one replaces it.
+// Inputs and targets of many micro-batches, and where documents start, each copied away on the stream before the next
+// one replaces it.
 std::vector<int32_t> Feed(const v1::Config& config) {
   constexpr int kBatches = 12;
+  const int64_t count = data::ArraysPerToken(config.data()) * kSequences * kCopiedContext;
   FastDevice device(0);
   const auto stream = device.CreateStream().value();
-  const auto tokens = device.Reserve(kTokens * 4).value();
-  const auto staging = device.ReserveHost(zero::kTokenStages * kTokens * 4).value();
-  const auto kept = device.Reserve(kBatches * kTokens * 4).value();
+  const auto tokens = device.Reserve(count * 4).value();
+  const auto staging = device.ReserveHost(zero::kTokenStages * count * 4).value();
+  const auto kept = device.Reserve(kBatches * count * 4).value();
   const auto feed = DataFeed::Open(config).value();
   feed->Attach(parallel::Mesh::OfOneNode(0, 1).data(), device, *stream, reinterpret_cast<int32_t*>(tokens->data()),
                reinterpret_cast<int32_t*>(staging->data()));
   for (int i = 0; i < kBatches; ++i) {
     const model::MicroBatch batch = feed->TrainingBatch(i + 1, 0, 0).value();
-    device.Copy(*stream, kept->data() + i * kTokens * 4, batch.inputs, kTokens * 4);
+    device.Copy(*stream, kept->data() + i * count * 4, batch.inputs, count * 4);
   }
-  std::vector<int32_t> all(kBatches * kTokens);
+  std::vector<int32_t> all(kBatches * count);
   device.Copy(*stream, all.data(), kept->data(), static_cast<int64_t>(all.size()) * 4);
   EXPECT_TRUE(stream->Synchronize().ok());
   return all;
 }
 
 TEST_F(DeferredCopies, TokensAreStagedUntilTheyAreCopied) {
-  std::string text;
-  for (int i = 0; i < 201; ++i) text += static_cast<char>(i);
-  const std::string path = JoinPath(directory_, "text.txt");
-  ASSERT_TRUE(WriteFileAtomically(path, text).ok());
+  constexpr char kTokenizer[] =
+      R"({"added_tokens":[{"id":4,"content":"</s>","single_word":false,"lstrip":false,"rstrip":false,)"
+      R"("normalized":false,"special":true}],"model":{"type":"BPE","vocab":{"a":0},"merges":[]}})";
+  std::string tokens;
+  for (int i = 0; i < 201; ++i) tokens += {static_cast<char>(i % 3 == 0 ? 4 : i), '\0'};
+  const std::string path = JoinPath(directory_, "tokens.u16"), tokenizer = JoinPath(directory_, "tokenizer.json");
+  ASSERT_TRUE(WriteFileAtomically(path, tokens).ok());
+  ASSERT_TRUE(WriteFileAtomically(tokenizer, kTokenizer).ok());
   v1::Config config;
   *config.mutable_model() = model::TestModelConfig(1, 4, 1, kCopiedContext, 256);
   config.mutable_data()->add_train(path);
-  config.mutable_data()->set_format("text");
-  config.mutable_data()->set_tokenizer("bytes");
+  config.mutable_data()->set_format("tokens_u16");
+  config.mutable_data()->set_tokenizer(tokenizer);
   config.mutable_parallel()->set_workers(1);
   config.mutable_batch()->set_global_sequences(kSequences);
   config.mutable_batch()->set_micro_sequences(kSequences);
-  const std::vector<int32_t> expected = Feed(config);
-  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
-    device::cuda::emulation::ScheduleBySeed(seed);
-    ASSERT_EQ(Feed(config), expected) << "seed " << seed;
-    device::cuda::emulation::ScheduleEagerly();
+  for (const bool packing : {false, true}) {
+    config.mutable_data()->set_packing(packing);
+    const std::vector<int32_t> expected = Feed(config);
+    for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+      device::cuda::emulation::ScheduleBySeed(seed);
+      ASSERT_EQ(Feed(config), expected) << "seed " << seed;
+      device::cuda::emulation::ScheduleEagerly();
+    }
   }
 }
 

@@ -43,12 +43,6 @@ bool IsDelayed(const v1::DelayedUpdateConfig& config, int64_t step) {
   return config.after_steps() > 0 && step > config.after_steps();
 }
 
-absl::Status CheckPackingOn(const v1::DataConfig& config, const device::Device& device) {
-  if (!config.packing() || device.kind() == "cpu") return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("data.packing: true is not supported on device ", device.kind(), "; use false, or device: cpu"));
-}
-
 // The GPU's attention kernels keep tiles of heads in shared memory (worker/device/cuda/attention_tiled.h).
 absl::Status CheckHeadsOn(const v1::ModelConfig& config, const device::Device& device) {
   constexpr int64_t kMostOnCuda = 256;
@@ -109,7 +103,6 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Conf
   ZF_ASSIGN_OR_RETURN(const optim::OptimizerRow* optimizer, optim::OptimizerOf(config));
   ZF_RETURN_IF_ERROR(CheckOffloadOn(config.offload(), *optimizer, device));
   ZF_RETURN_IF_ERROR(CheckHistograms(config.histograms(), run->spec_, device));
-  ZF_RETURN_IF_ERROR(CheckPackingOn(config.data(), device));
   ZF_RETURN_IF_ERROR(CheckHeadsOn(config.model(), device));
   ZF_ASSIGN_OR_RETURN(model::ModelRun how, ModelRunOf(config));
   how.passes = passes;

@@ -226,6 +226,18 @@ TEST_F(DeferredStreams, MuonInTensorGroups) {
   }
 }
 
+// Where documents start is copied with their tokens.
+TEST_F(DeferredStreams, PackedDocumentsOverNccl) {
+  FleetSetup setup = Fleet(true);
+  setup.micro_batches = 2;
+  const std::vector<double> plain = TrainFleet(setup).losses;
+  setup.packed = true;
+  EXPECT_NE(TrainFleet(setup).losses, plain);
+  for (setup.stage = 0; setup.stage <= 3; ++setup.stage) {
+    TrainUnderEverySeed(setup, absl::StrCat("stage ", setup.stage));
+  }
+}
+
 // The average is updated where the weights are: on the device, on the host, or some on each.
 TEST_F(DeferredStreams, AverageOfTheWeights) {
   FleetSetup setup = Fleet(true);

@@ -30,6 +30,7 @@ struct BitsCase {
   int world_size;
   device::DType dtype;
   std::string optimizer = "adamw";
+  bool packed = false;
 };
 
 class SameBits : public testing::TestWithParam<std::tuple<std::string, BitsCase>> {
@@ -37,6 +38,7 @@ class SameBits : public testing::TestWithParam<std::tuple<std::string, BitsCase>
   FleetSetup Fleet() const {
     const auto& [device, bits] = GetParam();
     FleetSetup setup{.world_size = bits.world_size, .dtype = bits.dtype, .device = device, .optimizer = bits.optimizer};
+    setup.packed = bits.packed;
     // An emulated GPU takes tens of milliseconds per sequence. Two steps show what differs between stages.
     if (device != "cpu") {
       setup.model = model::TestModelConfig(2, 24, 2, 10, 53);
@@ -70,10 +72,12 @@ std::vector<std::tuple<std::string, BitsCase>> BitsCases() {
         for (int world_size = 1; world_size <= 4; world_size++) cases.push_back({device, {world_size, dtype}});
       }
       cases.push_back({device, {2, kF16}});
+      cases.push_back({device, {2, kF32, "adamw", /*packed=*/true}});
       for (const BitsCase& bits : {BitsCase{3, kF32, "sgd"}, {2, kBF16, "sgd"}, {2, kF16, "sgd"}})
         cases.push_back({device, bits});
     } else {
-      for (const BitsCase& bits : {BitsCase{1, kF32}, {4, kF32}, {3, kBF16}, {2, kF16}, {2, kBF16, "sgd"}})
+      for (const BitsCase& bits :
+           {BitsCase{1, kF32}, {4, kF32}, {3, kBF16}, {2, kF16}, {2, kBF16, "sgd"}, {2, kBF16, "adamw", true}})
         cases.push_back({device, bits});
     }
   }
@@ -83,11 +87,11 @@ std::vector<std::tuple<std::string, BitsCase>> BitsCases() {
 INSTANTIATE_TEST_SUITE_P(Fleets, SameBits, testing::ValuesIn(BitsCases()), [](const auto& info) {
   const BitsCase& bits = std::get<1>(info.param);
   return std::get<0>(info.param) + "_" + device::DTypeName(bits.dtype) + "_" + std::to_string(bits.world_size) +
-         (bits.optimizer == "adamw" ? "" : "_" + bits.optimizer);
+         (bits.optimizer == "adamw" ? "" : "_" + bits.optimizer) + (bits.packed ? "_packed" : "");
 });
 
 // Devices compute what the CPU computes, except for the order of sums within an op: of a model of each family, and of
-// one of Llama's whose heads share keys and values.
+// one of Llama's whose heads share keys and values; with one document a sequence, and with several.
 TEST(Engine, EveryDeviceTrainsAsTheCpuDoes) {
   const v1::ModelConfig gpt2 = model::TestModelConfig(2, 24, 2, 10, 53);
   v1::ModelConfig llama = model::TestModelConfig(2, 32, 4, 10, 53);
@@ -100,12 +104,15 @@ TEST(Engine, EveryDeviceTrainsAsTheCpuDoes) {
     if (device == "cpu") continue;
     for (const v1::ModelConfig& model : {gpt2, llama}) {
       for (device::DType dtype : {device::DType::kF32, device::DType::kBF16}) {
-        FleetSetup setup{
-            .model = model, .stage = 2, .world_size = 2, .dtype = dtype, .global_sequences = 4, .steps = 3};
-        std::vector<double> cpu = TrainFleet(setup).losses;
-        setup.device = device;
-        EXPECT_LT(RelativeDifference(cpu, TrainFleet(setup).losses), dtype == device::DType::kF32 ? 1e-4 : 1e-2)
-            << device << " " << model.family() << " " << device::DTypeName(dtype);
+        for (const bool packed : {false, true}) {
+          FleetSetup setup{
+              .model = model, .stage = 2, .world_size = 2, .dtype = dtype, .global_sequences = 4, .steps = 3};
+          setup.packed = packed;
+          std::vector<double> cpu = TrainFleet(setup).losses;
+          setup.device = device;
+          EXPECT_LT(RelativeDifference(cpu, TrainFleet(setup).losses), dtype == device::DType::kF32 ? 1e-4 : 1e-2)
+              << device << " " << model.family() << " " << device::DTypeName(dtype) << (packed ? ", packed" : "");
+        }
       }
     }
   }

@@ -71,6 +71,7 @@ struct FleetSetup {
   // For a foreign model (worker/model/foreign_testing.h): what computes a rank's passes, over samples numbered from
   // step.
   std::function<std::unique_ptr<model::ForeignPasses>(int rank)> make_passes = nullptr;
+  bool packed = false;   // sequences hold several documents: each begins at a token that 4 divides
   double ema_decay = 0;  // for an average of the weights; 0: none is kept
   int64_t ema_start = 1;
   bool histograms = false;                                   // taken at every step
@@ -165,7 +166,7 @@ class TestRank {
     if (tensor_ != nullptr) {
       tensor_->SetObserver([this](const collective::CollectiveRecord& one) { tensor_records_.push_back(one); });
     }
-    memory::MemoryPlan plan = PlanMemory(*model_, layout_, sequences() * setup.model.context());
+    memory::MemoryPlan plan = PlanMemory(*model_, layout_, sequences() * setup.model.context(), {}, arrays());
     for (memory::MemoryRow& row : plan.rows) {
       if (setup.rows_apart) row.pieces.clear();
     }
@@ -267,16 +268,22 @@ class TestRank {
     const int64_t leaves = setup_.leaves_of ? setup_.leaves_of(step) : setup_.leaves;
     if (leaves > 0) first = (micro * setup_.world_size + number) % leaves * count;
     // Pinned and never written again, so that the host does not wait for the copy.
-    const int64_t bytes = 2 * count * context * static_cast<int64_t>(sizeof(int32_t));
+    const int64_t bytes = arrays() * count * context * static_cast<int64_t>(sizeof(int32_t));
     batches_.push_back(*device_->ReserveHost(bytes));
     int32_t* const mine = reinterpret_cast<int32_t*>(batches_.back()->data());
     for (int64_t i = 0; i < count; ++i) {
       const int32_t* sample = &all[(first + i) * (context + 1)];
       std::copy_n(sample, context, &mine[i * context]);
       std::copy_n(sample + 1, context, &mine[(count + i) * context]);
+      for (int32_t t = 0, start = 0; setup_.packed && t < context; ++t) {
+        if (sample[t] % 4 == 0) start = t;
+        mine[(2 * count + i) * context + t] = start;
+      }
     }
     device_->Copy(*stream_, tokens_, mine, bytes);
-    return model::MicroBatch{count, context, tokens_, tokens_ + count * context};
+    model::MicroBatch batch{count, context, tokens_, tokens_ + count * context};
+    if (setup_.packed) batch.starts = tokens_ + 2 * count * context;
+    return batch;
   }
 
  private:
@@ -308,6 +315,7 @@ class TestRank {
   static int64_t MicroBatches(const FleetSetup& setup) {
     return setup.leaves > 0 ? CeilDivide(setup.leaves, setup.world_size) : setup.micro_batches;
   }
+  int arrays() const { return setup_.packed ? 3 : 2; }
   int64_t sequences() const {
     const int64_t parts = setup_.leaves > 0 ? setup_.leaves : setup_.world_size * setup_.micro_batches;
     return setup_.global_sequences / parts;

@@ -101,6 +101,22 @@ TEST_P(TensorFleetLosses, OfThirtyStepsAreThoseOfTheWholeModelInEveryStage) {
   }
 }
 
+// With gradients in bands, and blocks that are computed again.
+TEST_P(TensorFleetLosses, OfPackedDocumentsAreThoseOfTheWholeModel) {
+  FleetSetup setup = Fleet(2, 1, 1);
+  setup.packed = true;
+  const FleetResult whole = TrainFleet(setup);
+  setup.bucket_bytes = 4096;
+  EXPECT_EQ(TrainFleet(setup).states, whole.states) << "in bands";
+  setup.bucket_bytes = 0;
+  setup.tensor = 2;
+  setup.sequence = sequence();
+  setup.checkpointing = {.segment = 1};
+  const FleetResult parts = TrainFleet(setup);
+  ExpectNear(parts.losses, whole.losses, 1e-5, "loss");
+  ExpectNear(parts.grad_norms, whole.grad_norms, 1e-5, "gradient norm");
+}
+
 TEST_P(TensorFleetLosses, InBf16AgreeToItsRounding) {
   FleetSetup setup = Fleet(2, 1, 1);
   setup.dtype = device::DType::kBF16;
