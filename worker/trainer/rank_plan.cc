@@ -60,7 +60,8 @@ zero::ZeroOptions ZeroOptionsOf(const v1::Config& config, const parallel::Group&
           .order = in_sample_order ? zero::ReduceOrder::kSamples : zero::ReduceOrder::kRanks,
           .leaves = in_sample_order ? coordinator::LeavesOf(config) : 0,
           .bucket_bytes = config.buffers().bucket_bytes(),
-          .placement = PlacementOf(config.offload())};
+          .placement = PlacementOf(config.offload()),
+          .histograms = config.histograms().every_steps() > 0};
 }
 
 absl::StatusOr<RankPlan> RankPlan::Of(const v1::Config& config, const parallel::Mesh& mesh) {

@@ -4,10 +4,13 @@
 //
 // ZEROFLEET_STREAM_SEEDS says how many seeds are tried (4), ZEROFLEET_STREAM_FIRST_SEED which is the first (1). A seed
 // fixes what the scheduler does with the work it is given; the timing of host threads still varies from run to run.
+#include <array>
+#include <cmath>
 #include <cstdlib>
 #include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -286,6 +289,72 @@ TEST_F(DeferredStreams, ChecksNameTheRank) {
       ASSERT_TRUE(verdict) << failure;
       EXPECT_THAT(verdict->ranks(), testing::ElementsAre(1));
     });
+  }
+}
+
+// What a tensor's histogram is drawn from.
+struct DrawnTensor {
+  std::string tensor;
+  std::array<int64_t, Spread::kBuckets> counts;
+  double least, most, sum, squares;
+  bool operator==(const DrawnTensor&) const = default;
+};
+
+// Weights and gradients of every third step, from rank 0, and the norms; the steps before are launched one ahead.
+std::pair<std::vector<DrawnTensor>, std::vector<double>> DrawThirds(const FleetSetup& setup) {
+  std::vector<DrawnTensor> drawn;
+  std::vector<double> norms;
+  RunFleet(setup, [&](TestRank& rank) {
+    ZF_CHECK(rank.engine().Initialize(setup.seed).ok());
+    const bool tells = rank.communicator().rank() == 0;
+    for (int64_t step = 1; step <= setup.steps; ++step) {
+      ZF_CHECK(rank.Launch(step).ok());
+      const int left = step % 3 == 0 ? 0 : 1;
+      while (rank.engine().launched() > left) {
+        const absl::StatusOr<StepResult> result = rank.engine().Collect();
+        ZF_CHECK(result.ok());
+        if (tells) norms.push_back(result->grad_norm);
+      }
+      if (left > 0) continue;
+      const std::vector<TensorSpreads> all = *rank.engine().TakeHistograms();
+      for (const TensorSpreads& one : all) {
+        for (const Spread& of : {one.weights, one.gradients}) {
+          if (tells) drawn.push_back({one.tensor, of.counts, of.least, of.most, of.sum.Value(), of.squares.Value()});
+        }
+      }
+    }
+  });
+  return {drawn, norms};
+}
+
+// Gradients are counted while later ones are made, weights when all updates are done, also those of a step whose loss
+// scale the step before it has halved; and the counts are those of a device that is the host.
+TEST_F(DeferredStreams, Histograms) {
+  for (const bool offloads : {false, true}) {
+    for (int stage = offloads ? 1 : 0; stage <= 3; ++stage) {
+      FleetSetup setup = Fleet(/*nccl=*/stage != 2);
+      setup.stage = stage;
+      setup.dtype = device::DType::kF16;
+      setup.histograms = true;
+      setup.steps = 6;
+      setup.tokens = [](int64_t step) { return step % 3 == 2 ? int64_t{1} : int64_t{24}; };
+      if (offloads) setup.placement = kStatesOnHost;
+      const std::string what = absl::StrCat("stage ", stage, offloads ? ", states on the host" : "");
+      UnderEverySeed(
+          [&] {
+            auto result = DrawThirds(setup);
+            for (double& norm : result.second) norm = std::isfinite(norm) ? norm : -1;
+            return result;
+          },
+          what);
+      const auto [drawn, norms] = DrawThirds(setup);
+      EXPECT_FALSE(std::isfinite(norms[1])) << what;
+      EXPECT_TRUE(std::isfinite(norms[5])) << what << norms[5];
+      FleetSetup on_cpu = setup;
+      on_cpu.make_device = nullptr;
+      on_cpu.make_group = nullptr;
+      EXPECT_EQ(DrawThirds(on_cpu).first, drawn) << what;
+    }
   }
 }
 

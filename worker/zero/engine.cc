@@ -55,6 +55,7 @@ ZeroEngine::ZeroEngine(const EngineParts& parts, const v1::OptimizerConfig& opti
   ZF_CHECK((parts_.tensor == nullptr ? 1 : parts_.tensor->size()) == part.count);
   if (parts_.tensor != nullptr) ZF_CHECK(parts_.tensor->rank() == part.index);
   parts_.model.SetTensorGroup(tensor_group_.get());
+  if (parts_.layout.options().histograms) histograms_.emplace(parts_);
 }
 
 ZeroEngine::~ZeroEngine() = default;
@@ -251,7 +252,8 @@ absl::Status ZeroEngine::BeginStep(const StepInput& input, const MicroBatchSourc
   ZF_CHECK(launched() < kMostLaunchedSteps);
   marks_.Take();  // drops marks made since the last step
   SetBatch(input.batch);
-  if (input.histograms) histograms_.emplace(parts_);
+  ZF_CHECK(!input.histograms || histograms_);
+  if (input.histograms) histograms_->Begin();
   marks_.Mark(StepPhase::kData);
   parts_.ops().BeginStep(parts_.stream, DivisorOf(input), control_);
   return guard_->Before(input.checks, control_, RuleOf(input),
@@ -333,18 +335,15 @@ device::StepRule ZeroEngine::RuleOf(const StepInput& input) const {
 }
 
 absl::StatusOr<std::vector<TensorSpreads>> ZeroEngine::TakeHistograms() {
-  ZF_CHECK(launched_.empty() && histograms_.has_value());
+  ZF_CHECK(launched_.empty() && histograms_ && histograms_->drawing());
   ZF_RETURN_IF_ERROR(Finish());
   ZF_RETURN_IF_ERROR(histograms_->AddWeights(state()));
-  absl::StatusOr<std::vector<TensorSpreads>> spreads = histograms_->Sum();
-  histograms_.reset();
-  return spreads;
+  return histograms_->Sum();
 }
 
 absl::Status ZeroEngine::GradientAtRest(int unit, device::Tensor shard) {
-  if (histograms_) {
-    ZF_RETURN_IF_ERROR(parts_.stream.Synchronize());
-    histograms_->AddGradient(unit, shard, control_->loss_scale);
+  if (histograms_ && histograms_->drawing()) {
+    ZF_RETURN_IF_ERROR(histograms_->AddGradient(unit, shard, &control_->loss_scale));
   }
   sums_->AddSquares(unit, shard);
   return updater_->TakeGradient(unit, shard);

@@ -48,7 +48,7 @@ struct StepInput {
   StepBatch batch = {};  // 0 micro-batches: the layout's largest batch
   double ema_decay = 0;  // for the average of the weights, where the optimizer's row has one
   int64_t ema_start = 0;
-  bool histograms = false;  // TakeHistograms will return this step's
+  bool histograms = false;  // TakeHistograms will return this step's; only where ZeroOptions::histograms is set
 };
 
 struct StepResult {
@@ -176,7 +176,7 @@ class ZeroEngine : private model::ParameterSource {
   const std::unique_ptr<CommunicatorTensorGroup> tensor_group_;  // null: the model is whole
   const std::unique_ptr<Updater> updater_;
   StepBatch batch_;                       // the step in progress's
-  std::optional<Histograms> histograms_;  // the last step's that requested them
+  std::optional<Histograms> histograms_;  // where the layout says that steps may be drawn
   int finished_units_;  // units that the updater has finished in the last update, and that are published
   void* scratch_;       // the model's, free between passes
   const std::unique_ptr<StepSums> sums_;

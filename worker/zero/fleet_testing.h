@@ -161,7 +161,8 @@ class TestRank {
                         .order = setup.leaves > 0 ? ReduceOrder::kSamples : ReduceOrder::kRanks,
                         .leaves = setup.leaves,
                         .bucket_bytes = setup.bucket_bytes,
-                        .placement = PlacementOf(setup)}) {
+                        .placement = PlacementOf(setup),
+                        .histograms = setup.histograms}) {
     communicator_->SetObserver([this](const collective::CollectiveRecord& record) { records_.push_back(record); });
     if (tensor_ != nullptr) {
       tensor_->SetObserver([this](const collective::CollectiveRecord& one) { tensor_records_.push_back(one); });

@@ -1,11 +1,13 @@
 // Histograms of tensors over a fleet: every value counts once, whatever the stage, the number of ranks and the place of
 // the states.
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "gtest/gtest.h"
+#include "worker/zero/memory_plan.h"
 #include "worker/zero/offload_testing.h"
 
 namespace zerofleet::zero {
@@ -118,6 +120,38 @@ TEST(Histograms, LeaveFrozenTensorsOutAndTheLossScale) {
   for (size_t t = 0; t < half.size(); ++t) {
     const double a = half[t].gradients.squares.Value(), b = single[t].gradients.squares.Value();
     EXPECT_NEAR(a, b, 0.2 * b + 1e-9) << half[t].tensor;
+  }
+}
+
+// A piece of values on the host, and a spread of every rank on the device; the parts of a model may be more than the
+// ranks.
+TEST(Histograms, TakeMemoryOnlyWhereStepsAreDrawn) {
+  FleetSetup setup = DrawnFleet(3, 2);
+  for (const int parts : {1, 4}) {
+    if (parts > 1) setup.model = model::TestModelConfig(2, 24, 4, 10, 53);
+    setup.tensor = parts;
+    const auto buffers = [&](bool histograms) {
+      setup.histograms = histograms;
+      std::vector<int64_t> bytes;
+      RunFleet(setup, [&](TestRank& rank) {
+        ZF_CHECK(rank.engine().Initialize(1).ok());
+        rank.Step(1);
+        if (rank.layout().options().rank > 0 || rank.layout().part().index > 0) return;
+        bytes = {BytesIn(rank.arena(), memory::Category::kBuffers),
+                 BytesIn(rank.host_arena(), memory::Category::kBuffers)};
+        const int64_t tokens = setup.global_sequences / setup.leaves * setup.model.context();
+        const memory::MemoryPlan plan = PlanMemory(rank.model(), rank.layout(), tokens);
+        for (const memory::Space space : {memory::Space::kDevice, memory::Space::kHost}) {
+          bytes.push_back(plan.Bytes(space, memory::Category::kBuffers));
+        }
+      });
+      return bytes;
+    };
+    const std::vector<int64_t> without = buffers(false), with = buffers(true);
+    for (const size_t of : {0, 2}) {
+      EXPECT_EQ(with[of] - without[of], std::max(2, parts) * static_cast<int64_t>(sizeof(Spread)));
+      EXPECT_EQ(with[of + 1] - without[of + 1], 256 << 10);
+    }
   }
 }
 

@@ -31,6 +31,7 @@ struct ZeroOptions {
   int64_t leaves = 0;        // in the order of samples: micro-batches of all ranks per step; the last ranks may idle
   int64_t bucket_bytes = 0;  // gradients travel in buckets of this size; 0: a unit at a time
   StatePlacement placement = {};
+  bool histograms = false;  // whether steps may be drawn (histograms.h)
 };
 
 // What a step's batch is cut into: micro-batches per rank, and, in the order of samples, micro-batches of all ranks.

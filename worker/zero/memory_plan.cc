@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "worker/device/step_control.h"
+#include "worker/zero/histograms.h"
 #include "worker/zero/slots.h"
 #include "worker/zero/training_state.h"
 #include "worker/zero/updater_factory.h"
@@ -184,6 +185,7 @@ memory::MemoryPlan PlanMemory(const model::Model& model, const ZeroLayout& layou
       {Space::kHost, Category::kBuffers, kResultsRow, kMostLaunchedSteps * control},
       {Space::kHost, Category::kBuffers, kTokenStagingRow, kTokenStages * tokens},
   });
+  add(Histograms::Rows(layout));
   AddSave(layout, copies.saves, plan);
   if (const int64_t bytes = model.HostActivationBytes(); bytes > 0) {
     plan.rows.push_back({Space::kHost, Category::kActivations, kActivationsRow, bytes});
