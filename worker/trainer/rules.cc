@@ -379,9 +379,6 @@ const std::vector<Rule>& Offload() {
          return c.offload().fraction() != 1 && c.optimizer().name() == "muon" && c.device() == "cuda";
        },
        [](const Config& c) { return StrCat("must be 1 with muon on device cuda, got ", Fraction(c)); }},
-      {{"offload.speculative", "device"},
-       [](const Config& c) { return c.offload().speculative() && c.device() == "cuda"; },
-       [](const Config&) -> std::string { return "true is not supported on device cuda; use false"; }},
       {{"offload.speculative", "offload.optimizer"},
        [](const Config& c) { return c.offload().speculative() && c.offload().optimizer() != "cpu"; },
        [](const Config& c) { return StrCat("true needs offload.optimizer: cpu, got ", c.offload().optimizer()); }},

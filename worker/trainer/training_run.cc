@@ -54,18 +54,12 @@ absl::Status CheckHeadsOn(const v1::ModelConfig& config, const device::Device& d
                                                     kMostOnCuda, "; use more heads, or device: cpu"));
 }
 
-// The guess is made and checked on the host, which must be able to address the device's memory. So must a host that
-// updates matrices of which the device has a part.
+// The host must be able to address matrices of which the device has a part.
 absl::Status CheckOffloadOn(const v1::OffloadConfig& config, const optim::OptimizerRow& optimizer,
                             const device::Device& device) {
-  if (device.host_addressable()) return absl::OkStatus();
-  if (config.fraction() != 1 && optimizer.whole_matrices) {
-    return absl::FailedPreconditionError(absl::StrCat("offload.fraction: must be 1 with ", optimizer.name,
-                                                      " on device ", device.kind(), ", got ", config.fraction()));
-  }
-  if (!config.speculative()) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("offload.speculative: true is not supported on device ", device.kind(), "; use false"));
+  if (device.host_addressable() || config.fraction() == 1 || !optimizer.whole_matrices) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("offload.fraction: must be 1 with ", optimizer.name, " on device ",
+                                                    device.kind(), ", got ", config.fraction()));
 }
 
 // There are two events for each tensor, and a session does not take more than these at once

@@ -18,7 +18,7 @@ class DeviceUpdater : public Updater {
 
   TrainingState& state() override { return state_; }
   absl::Status Initialize(uint64_t seed) override;
-  void Speculate(const device::StepControl&, const device::StepRule&) override {}
+  void Speculate(const device::StepControl*, const device::StepRule&) override {}
   void ExpectGradient(int, device::Tensor, const collective::Communicator::Pending&) override {}
   absl::Status TakeGradient(int, device::Tensor) override { return absl::OkStatus(); }
   absl::Status Update(const device::StepControl* control, device::Tensor gradients, device::Tensor parameters,

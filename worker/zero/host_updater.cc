@@ -45,8 +45,9 @@ std::vector<memory::MemoryRow> HostUpdater::Rows(const ZeroLayout& layout) {
     rows.push_back({Space::kHost, Category::kBuffers, kTilesRow,
                     kTiles * TileElements(layout) * device::DTypeBytes(layout.options().dtype)});
   }
-  rows.push_back({Space::kHost, Category::kBuffers, kDecidedRow,
-                  (layout.delays() ? 2 : 1) * static_cast<int64_t>(sizeof(device::StepControl))});
+  const int64_t controls = layout.delays() || layout.speculates() ? 2 : 1;
+  rows.push_back(
+      {Space::kHost, Category::kBuffers, kDecidedRow, controls * static_cast<int64_t>(sizeof(device::StepControl))});
   std::vector<std::vector<memory::MemoryRow>> others = {Speculation::Rows(layout), StateFile::Rows(layout)};
   if (layout.optimizer().whole_matrices) others.push_back(MuonMatrices::Rows(layout));
   for (const std::vector<memory::MemoryRow>& more : others) rows.insert(rows.end(), more.begin(), more.end());
@@ -67,7 +68,7 @@ HostUpdater::HostUpdater(const UpdaterParts& parts)
       computes_beside_(updates_behind() && parts.layout.delays() && !parts.layout.optimizer().whole_matrices &&
                        !parts.layout.parameters_on_host()),
       computed_(parts.layout.units()),
-      computing_(/*has_thread=*/computes_beside_),
+      computing_(/*has_thread=*/computes_beside_ || (updates_behind() && parts.layout.speculates())),
       jobs_(/*has_thread=*/updates_behind()) {
   for (const StateTile& tile : state_tiles_) ++first_tile_[tile.unit + 1];
   std::partial_sum(first_tile_.begin(), first_tile_.end(), first_tile_.begin());
@@ -85,7 +86,11 @@ HostUpdater::HostUpdater(const UpdaterParts& parts)
     streams_made_.Update(made.status());
     if (made.ok()) *stream = *std::move(made);
   }
-  if (parts_.layout.speculates()) speculation_.emplace(parts_.layout, host_, parts_.host_arena);
+  if (parts_.layout.speculates()) {
+    speculation_.emplace(parts_.layout, host_, parts_.host_arena);
+    before_ = decided + 1;
+    guessed_.resize(parts_.layout.units());
+  }
   if (parts_.layout.optimizer().whole_matrices) matrices_.emplace(parts_, state_, host_, *host_stream_);
 }
 
@@ -142,29 +147,61 @@ void HostUpdater::Post(UnitJob& unit_job, const std::unique_ptr<device::Stream>&
 // The job waits for the reduction, so that on a thread the copy begins as soon as it is done.
 void HostUpdater::ExpectGradient(int unit, device::Tensor gradient, const collective::Communicator::Pending& reduced) {
   expected_[unit] = true;
-  Post(taken_[unit], down_, [this, step = filling_, unit, gradient, reduced] {
+  Post(taken_[unit], down_, [this, step = filling_, unit, gradient, reduced, guesses = guesses_] {
     ZF_RETURN_IF_ERROR(reduced.MakeStreamWait(*down_));
-    return CopyDown(step, unit, gradient);
+    ZF_RETURN_IF_ERROR(CopyDown(step, unit, gradient));
+    if (guesses) PostAhead(unit);
+    return absl::OkStatus();
   });
 }
 
 absl::Status HostUpdater::TakeGradient(int unit, device::Tensor gradient) {
   if (!expected_[unit]) {
-    Post(taken_[unit], down_, [this, step = filling_, unit, gradient, reduced = parts_.stream.Record()] {
-      down_->Wait(*reduced);
-      return CopyDown(step, unit, gradient);
-    });
+    Post(taken_[unit], down_,
+         [this, step = filling_, unit, gradient, reduced = parts_.stream.Record(), guesses = guesses_] {
+           down_->Wait(*reduced);
+           ZF_RETURN_IF_ERROR(CopyDown(step, unit, gradient));
+           if (guesses) PostAhead(unit);
+           return absl::OkStatus();
+         });
   }
   expected_[unit] = false;
   ZF_RETURN_IF_ERROR(jobs_.Await(taken_[unit].number));
   if (parts_.layout.gradients_offloaded()) parts_.stream.Wait(*taken_[unit].done);
-  return speculation_ && speculation_->guessing() ? UpdateAhead(unit) : absl::OkStatus();
+  return updates_behind() ? absl::OkStatus() : computing_.Await(ahead_);
 }
 
-void HostUpdater::Speculate(const device::StepControl& before, const device::StepRule& rule) {
-  ZF_CHECK(!updates_behind());
-  speculation_->Begin(before, rule);
-  learning_rate_ = rule.learning_rate;
+void HostUpdater::PostAhead(int unit) {
+  if (!MayGuess(unit)) return;
+  ahead_ = computing_.Post([this, unit, down = down_->Record()] { return UpdateAhead(unit, *down); });
+}
+
+// The job comes behind those of the last step's update, whose outcome the guess starts from; and before those of this
+// step's gradients, so that before_ has been read when the next step begins.
+void HostUpdater::Speculate(const device::StepControl* before, const device::StepRule& rule) {
+  if (matrices_ && updates_behind()) return;  // FinishUnit posts its jobs behind this one
+  guesses_ = true;
+  parts_.device.Copy(parts_.stream, before_, before, sizeof *before);
+  jobs_.Post([this, rule, begun = parts_.stream.Record()]() -> absl::Status {
+    ZF_RETURN_IF_ERROR(Await(*begun));
+    device::StepControl control;
+    host_.Copy(*host_stream_, &control, before_, sizeof control);
+    ZF_RETURN_IF_ERROR(host_stream_->Synchronize());
+    speculation_->Begin(control, rule);
+    learning_rate_ = rule.learning_rate;
+    guessed_.assign(guessed_.size(), false);
+    absl::MutexLock lock(&mutex_);
+    decided_ = nullptr;
+    return absl::OkStatus();
+  });
+}
+
+bool HostUpdater::IsDecided() const {
+  const std::shared_ptr<device::Event> decided = [&] {
+    absl::MutexLock lock(&mutex_);
+    return decided_;
+  }();
+  return decided != nullptr && decided->Reached().value_or(true);
 }
 
 bool HostUpdater::MayGuess(int unit) const {
@@ -172,9 +209,10 @@ bool HostUpdater::MayGuess(int unit) const {
          parts_.layout.TrainedShardOffset(unit, /*split=*/true) >= parts_.layout.states_on_device();
 }
 
-absl::Status HostUpdater::UpdateAhead(int unit) {
-  if (!MayGuess(unit)) return absl::OkStatus();
-  ZF_RETURN_IF_ERROR(down_->Synchronize());
+absl::Status HostUpdater::UpdateAhead(int unit, const device::Event& gradient_there) {
+  ZF_RETURN_IF_ERROR(Await(gradient_there));
+  if (IsDecided()) return absl::OkStatus();
+  guessed_[unit] = true;
   const device::StepControl& guess = speculation_->guess();
   const device::Tensor& gradients = steps_[filling_].gradients;
   const bool exchanges = ExchangesUnit(unit);
@@ -283,15 +321,20 @@ absl::Status HostUpdater::SendComputed(int step, int unit, int64_t computed, dev
 void HostUpdater::StartUpdate(const Beginning& beginning) {
   looks_ahead_ = beginning.looks_ahead;
   const double learning_rate = beginning.step == kNone ? 0 : steps_[beginning.step].learning_rate;
-  jobs_.Post([this, beginning, learning_rate, decided = parts_.stream.Record()] {
-    return ReadControl(beginning, learning_rate, *decided);
-  });
+  const std::shared_ptr<device::Event> decided = parts_.stream.Record();
+  guesses_ = false;
+  jobs_.Post([this, beginning, learning_rate, decided] { return ReadControl(beginning, learning_rate, *decided); });
+  {
+    absl::MutexLock lock(&mutex_);
+    decided_ = decided;
+  }
   if (matrices_) return;
   for (int u = 0; u < parts_.layout.units(); ++u) Post(updated_[u], up_, [this, u] { return UpdateUnit(u); });
 }
 
 absl::Status HostUpdater::ReadControl(const Beginning& beginning, double learning_rate, const device::Event& decided) {
   ZF_RETURN_IF_ERROR(Await(decided));
+  ZF_RETURN_IF_ERROR(computing_.Await(ahead_));
   parameters_ = beginning.parameters;
   at_rest_ = beginning.at_rest;
   control_ = {};  // updates nothing

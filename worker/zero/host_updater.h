@@ -9,7 +9,8 @@
 // updated there, and neither their gradients nor their parameters cross the link.
 //
 // A step may be updated before it is decided (speculation.h): each unit as soon as its gradient is there. The device
-// gets the parameters only once the step is decided, so that it never sees any that are undone.
+// gets the parameters only once the step is decided, so that it never sees any that are undone. Units whose turn comes
+// after the decision are left to the update, whose order is that of the next forward pass.
 //
 // An optimizer of whole matrices (muon_matrices.h) has the ranks exchange a unit between two passes over its tiles. Its
 // jobs are posted by FinishUnit, which every rank calls for the units in their order, and the exchange happens in that
@@ -18,7 +19,8 @@
 //
 // All of this runs as jobs in one queue, on two streams of the updater's own. Where the device is not the host's own
 // memory, the queue has a thread, which runs beside the backward pass and the next forward pass. Otherwise jobs run in
-// the calls that wait for them.
+// the calls that wait for them. Updates before the decision are in a queue of their own: the host may go on with the
+// backward pass as soon as a gradient's copy is enqueued.
 //
 // A late update (§5.2) on such a device is computed on a thread of its own while the whole next step runs, from
 // gradients in host memory, in whose place its parameters are left. They are sent when that step has ended, since its
@@ -56,7 +58,7 @@ class HostUpdater : public Updater {
   TrainingState& state() override { return state_; }
   void SetLearningRate(double learning_rate) override { steps_[filling_].learning_rate = learning_rate; }
   absl::Status Initialize(uint64_t seed) override;
-  void Speculate(const device::StepControl& before, const device::StepRule& rule) override;
+  void Speculate(const device::StepControl* before, const device::StepRule& rule) override;
   void ExpectGradient(int unit, device::Tensor gradient, const collective::Communicator::Pending& reduced) override;
   absl::Status TakeGradient(int unit, device::Tensor gradient) override;
   absl::Status Update(const device::StepControl* control, device::Tensor gradients, device::Tensor parameters,
@@ -104,9 +106,13 @@ class HostUpdater : public Updater {
   // Whether a unit may be updated before its step is decided. It may not where the ranks exchange its matrices and some
   // of its states stay on the device: only the host's states can be put back.
   bool MayGuess(int unit) const;
-  // Updates the unit's states as guessed, not its parameters.
-  absl::Status UpdateAhead(int unit);
-  bool IsAhead(int unit) const { return is_ahead_ && MayGuess(unit); }
+  // Called in jobs, when the unit's copy is enqueued: posts its update before the decision, if it may be guessed.
+  void PostAhead(int unit);
+  // Once the unit's gradient is there, updates its states as guessed, not its parameters; does nothing if the step is
+  // decided by then.
+  absl::Status UpdateAhead(int unit, const device::Event& gradient_there);
+  bool IsDecided() const;
+  bool IsAhead(int unit) const { return is_ahead_ && guessed_[unit]; }
   void StartUpdate(const Beginning& beginning);
   absl::Status ReadControl(const Beginning& beginning, double learning_rate, const device::Event& decided);
   // Makes the unit's parameters tile by tile with `make(tile, to)`, and sends each tile to its place in `parameters`;
@@ -164,9 +170,13 @@ class HostUpdater : public Updater {
   int next_tile_ = 0;
   std::unique_ptr<device::Stream> down_, up_;
   std::optional<Speculation> speculation_;
+  device::StepControl* before_ = nullptr;  // what a guess starts from, in host memory that the device copies it to
+  bool guesses_ = false;                   // whether the step that is being launched is guessed
+  int64_t ahead_ = 0;                      // the last job in computing_ of a step that is guessed; used by jobs
+  std::vector<bool> guessed_;              // by unit: whether its states are updated as guessed
   // State of the step that is being updated.
   device::StepControl control_;
-  bool is_ahead_ = false;  // the guess was right: its states are already updated
+  bool is_ahead_ = false;  // the guess was right: guessed units' states are already updated
   bool flushes_ = false;
   double learning_rate_ = 0;
   device::Tensor gradients_;
@@ -176,12 +186,13 @@ class HostUpdater : public Updater {
   std::vector<bool> expected_;  // by unit: whether ExpectGradient was called in this step
   std::atomic<bool> stopping_ = false;
   mutable absl::Mutex mutex_;
+  std::shared_ptr<device::Event> decided_ ABSL_GUARDED_BY(mutex_);  // in a step that is guessed, null until Update
   LinkTraffic link_ ABSL_GUARDED_BY(mutex_);
   std::vector<UnitJob> taken_, updated_;  // by unit: the jobs that copy its gradient and its parameters in this step
   const bool computes_beside_;            // whether late updates are computed beside the next step
   std::vector<int64_t> computed_;         // by unit: the job that has computed its last late update
   absl::Status streams_made_;
-  JobQueue computing_;  // of late updates beside the next step
+  JobQueue computing_;  // of late updates beside the next step, and of updates before the decision
   JobQueue jobs_;       // last: its thread uses what is above
 };
 

@@ -43,7 +43,7 @@ class JobQueue {
     return finished_ >= job ? failure_ : absl::CancelledError("the queue has stopped");
   }
 
-  // Waits for the job in progress; those that have not begun are dropped. Nothing may be posted afterwards.
+  // Waits for the job in progress; those that have not begun, and those posted afterwards, are dropped.
   void Stop() {
     {
       absl::MutexLock lock(&mutex_);

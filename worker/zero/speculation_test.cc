@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -28,6 +29,10 @@ FleetResult ExpectTheBitsOfWaiting(FleetSetup setup, const std::string& what) {
   setup.placement = kStatesOnHost;
   FleetSetup guesses = setup;
   guesses.placement.timing = StatePlacement::Timing::kSpeculative;
+  FleetSetup beside = guesses;
+  beside.make_device = [](int) { return std::make_unique<AwayDevice>(); };
+  beside.steps_ahead = 1;
+  ExpectTheSameRun(setup, beside, absl::StrCat(what, ", beside the device"));
   return ExpectTheSameRun(setup, guesses, what);
 }
 
@@ -83,7 +88,8 @@ TEST(Speculation, UndoesEveryTile) {
   ExpectTheBitsOfWaiting(setup, "several tiles");
 }
 
-// K bytes for each parameter whose states are on the host; the link carries the same bytes as without guessing.
+// K bytes for each parameter whose states are on the host, and the control that a guess starts from; the link carries
+// the same bytes as without guessing.
 TEST(Speculation, KeepsACopyOfTheHostsStatesAndMovesNoMore) {
   FleetSetup setup = ClippedFleet(2, 2, device::DType::kBF16);
   setup.placement = kStatesOnHost;
@@ -102,7 +108,7 @@ TEST(Speculation, KeepsACopyOfTheHostsStatesAndMovesNoMore) {
     return measured;
   };
   std::vector<int64_t> wanted = measure(false);
-  wanted[3] += 12 * wanted[4];
+  wanted[3] += 12 * wanted[4] + static_cast<int64_t>(sizeof(device::StepControl));
   EXPECT_EQ(measure(true), wanted);
 }
 

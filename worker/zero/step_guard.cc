@@ -17,10 +17,7 @@ absl::Status StepGuard::Before(const StepChecks& checks, const device::StepContr
   pass_ = std::move(pass);
   // A step that compares the ranks may have to leave the state as it was, so it is not guessed.
   const bool compares = checks_.parameters || checks_.replay;
-  if (parts_.layout.speculates() && !compares && parts_.device.host_addressable()) {
-    ZF_RETURN_IF_ERROR(parts_.stream.Synchronize());
-    updater_.Speculate(*control, rule);
-  }
+  if (parts_.layout.speculates() && !compares) updater_.Speculate(control, rule);
   checks_.replay = checks_.replay && integrity_.compares();
   if (!checks_.replay) return absl::OkStatus();
   ZF_ASSIGN_OR_RETURN(replayed_, Replay(integrity_.Neighbour(kFirstReplay)));

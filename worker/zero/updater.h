@@ -49,9 +49,9 @@ class Updater {
   // Fresh states from the seed.
   virtual absl::Status Initialize(uint64_t seed) = 0;
 
-  // Called when a step begins whose control is `before`, on a device whose memory the host can read. States may then be
+  // Called when a step begins whose control is `before`, device memory that the stream has written. States may then be
   // updated before Update, which checks whether the guess was right. Such a step stays open until Update runs.
-  virtual void Speculate(const device::StepControl& before, const device::StepRule& rule) = 0;
+  virtual void Speculate(const device::StepControl* before, const device::StepRule& rule) = 0;
 
   // Early notice of a TakeGradient, if there is one: the shard will be complete when `reduced` is, and nothing else
   // writes it until then.
