@@ -14,7 +14,6 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -34,7 +33,8 @@ namespace {
 constexpr int64_t kLargestHeadSize = 256;
 // Up to 9.15.0 the backward accesses memory beyond the tensors if T is not a multiple of 128.
 constexpr size_t kOldestCudnn = 91600;
-// Workspace that cuDNN's backward engines need besides the scores (256 bytes in 9.19), with room to spare.
+// Workspace that cuDNN's backward engines need besides the scores (256 bytes: tests/gpu_attention.tsv), with room to
+// spare.
 constexpr int64_t kSpareBytes = 64 << 10;
 
 enum class Direction { kForward, kBackward };
@@ -46,18 +46,6 @@ int64_t ScoresBytes(int64_t time) { return RoundUp(time, 64) * RoundUp(time, 128
 // The size of the pieces in the most even cut of `count` into pieces of at most `most`; the last may be smaller.
 int64_t EvenPiece(int64_t count, int64_t most) { return CeilDivide(count, CeilDivide(count, most)); }
 
-// Sequences and heads that the backward processes at once; heads are cut only where sequences are processed one by one.
-struct Slice {
-  int64_t sequences, heads;
-};
-
-std::optional<Slice> BackwardSlice(const AttentionShape& shape, int64_t workspace_bytes) {
-  const int64_t heads = (workspace_bytes - kSpareBytes) / ScoresBytes(shape.time);
-  if (heads < 1) return std::nullopt;
-  if (heads < shape.heads) return Slice{1, EvenPiece(shape.heads, heads)};
-  return Slice{EvenPiece(shape.batch, heads / shape.heads), shape.heads};
-}
-
 // A part of a batch, and its first sequence and head.
 struct Part {
   AttentionShape shape;
@@ -66,7 +54,7 @@ struct Part {
 
 // Calls `each` for the parts of `whole`, in order, until one fails.
 template <typename Each>
-absl::Status ForEachPart(const AttentionShape& whole, const Slice& slice, Each each) {
+absl::Status ForEachPart(const AttentionShape& whole, const BackwardSlice& slice, Each each) {
   for (int64_t sequence = 0; sequence < whole.batch; sequence += slice.sequences) {
     for (int64_t head = 0; head < whole.heads; head += slice.heads) {
       Part part{whole, sequence, head};
@@ -146,7 +134,7 @@ absl::StatusOr<CudnnPlan> CudnnAttention::MakePlan(Direction direction, const At
   ZF_ASSIGN_OR_RETURN(CudnnGraph graph, direction == Direction::kForward
                                             ? AttentionForwardGraph(handle_, part, row_heads, dtype)
                                             : AttentionBackwardGraph(handle_, part, row_heads, dtype));
-  return CudnnPlan::Find(handle_, std::move(graph), workspace_bytes_);
+  return CudnnPlan::Find(CudnnGpu(handle_), std::move(graph), workspace_bytes_);
 }
 
 const absl::StatusOr<CudnnPlan>& CudnnAttention::PlanFor(Direction direction, const AttentionShape& part,
@@ -159,7 +147,7 @@ const absl::StatusOr<CudnnPlan>& CudnnAttention::PlanFor(Direction direction, co
 
 absl::Status CudnnAttention::BackwardSupport(const AttentionShape& shape, DType dtype) {
   ZF_CHECK(shape.kv_heads == shape.heads);
-  const std::optional<Slice> slice = BackwardSlice(shape, workspace_bytes_);
+  const std::optional<BackwardSlice> slice = SliceBackward(shape, workspace_bytes_);
   if (!slice.has_value()) {
     return absl::UnimplementedError(absl::StrCat("the scores of one head of ", shape.time, " positions do not fit in ",
                                                  HumanBytes(workspace_bytes_)));
@@ -205,7 +193,7 @@ void CudnnAttention::Backward(Stream& stream, const AttentionShape& shape, Tenso
                               const float* logsumexp, Tensor dout, Tensor dqkv, float* delta) {
   for (const Tensor& tensor : {qkv, out, dout, dqkv}) ZF_CHECK(Aligned(tensor));
   CudaStream& cuda_stream = static_cast<CudaStream&>(stream);
-  const std::optional<Slice> slice = BackwardSlice(shape, workspace_bytes_);
+  const std::optional<BackwardSlice> slice = SliceBackward(shape, workspace_bytes_);
   ZF_CHECK(slice.has_value());
   const int64_t width = shape.heads * shape.head_size;
   const float scale = ScaleOf(shape);
@@ -237,6 +225,13 @@ void CudnnAttention::Backward(Stream& stream, const AttentionShape& shape, Tenso
 }
 
 }  // namespace
+
+std::optional<BackwardSlice> SliceBackward(const AttentionShape& shape, int64_t workspace_bytes) {
+  const int64_t heads = (workspace_bytes - kSpareBytes) / ScoresBytes(shape.time);
+  if (heads < 1) return std::nullopt;
+  if (heads < shape.heads) return BackwardSlice{1, EvenPiece(shape.heads, heads)};
+  return BackwardSlice{EvenPiece(shape.batch, heads / shape.heads), shape.heads};
+}
 
 absl::StatusOr<std::unique_ptr<FusedAttention>> FusedAttention::Create(void* workspace, int64_t workspace_bytes) {
   ZF_RETURN_IF_ERROR(OpenCudnn());

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -31,6 +32,13 @@ class FusedAttention {
   virtual void Backward(Stream& stream, const AttentionShape& shape, Tensor qkv, Tensor out, const float* logsumexp,
                         Tensor dout, Tensor dqkv, float* delta) = 0;
 };
+
+// Sequences and heads that the backward processes at once; heads are cut only where sequences are processed one by one.
+// Sizes follow from the shape and the workspace alone; null where the scores of one head do not fit.
+struct BackwardSlice {
+  int64_t sequences, heads;
+};
+std::optional<BackwardSlice> SliceBackward(const AttentionShape& shape, int64_t workspace_bytes);
 
 // cuDNN's version number, such as 91900; 0 where the build or the machine has no cuDNN.
 int64_t CudnnVersion();

@@ -59,6 +59,13 @@ TEST(CudnnDescriptorTest, KeepsItsFirstFailureAndNamesItself) {
   EXPECT_EQ(status.message().substr(0, 24), "a tensor without a shape");
 }
 
+TEST(CudnnGpuTest, RefusesADescriptionWithoutTheGpusProperties) {
+  if (!OpenCudnn().ok()) GTEST_SKIP() << OpenCudnn().message();
+  const absl::Status status = CudnnGpu::Described(R"({"deviceName": "H100"})").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_TRUE(absl::StartsWith(status.message(), "cuDNN's description of a GPU")) << status.message();
+}
+
 TEST(CudnnStatusTest, SaysWhoseFaultItIs) {
   EXPECT_TRUE(CudnnStatus(CUDNN_STATUS_SUCCESS, "call").ok());
   EXPECT_EQ(CudnnStatus(CUDNN_STATUS_NOT_SUPPORTED_SHAPE, "call").code(), absl::StatusCode::kUnimplemented);

@@ -13,10 +13,12 @@ namespace zerofleet::device::cuda {
 namespace {
 
 // cuDNN's suggestions for a graph in one heuristic mode, best first: only those that it considers able to run.
-absl::StatusOr<std::vector<CudnnDescriptor>> Suggestions(const CudnnGraph& graph, cudnnBackendHeurMode_t mode) {
+absl::StatusOr<std::vector<CudnnDescriptor>> Suggestions(const CudnnGpu& gpu, const CudnnGraph& graph,
+                                                         cudnnBackendHeurMode_t mode) {
   CudnnDescriptor heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, "cuDNN heuristics");
   heuristics.Set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph.graph)
       .Set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+  gpu.SetInHeuristics(heuristics);
   ZF_RETURN_IF_ERROR(heuristics.Finalize());
   ZF_ASSIGN_OR_RETURN(const int64_t most,
                       heuristics.Get(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, nullptr));
@@ -49,11 +51,11 @@ struct Built {
   int64_t workspace_bytes;
 };
 
-absl::StatusOr<Built> Build(cudnnHandle_t handle, const CudnnDescriptor& config, int64_t workspace_limit) {
+absl::StatusOr<Built> Build(const CudnnGpu& gpu, const CudnnDescriptor& config, int64_t workspace_limit) {
   ZF_RETURN_IF_ERROR(CheckDeterministic(config));
   CudnnDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, "cuDNN plan");
-  plan.Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle)
-      .Set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
+  gpu.SetInPlan(plan);
+  plan.Set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
   ZF_RETURN_IF_ERROR(plan.Finalize());
   int64_t bytes = 0;
   ZF_RETURN_IF_ERROR(plan.Get(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &bytes));
@@ -66,15 +68,36 @@ absl::StatusOr<Built> Build(cudnnHandle_t handle, const CudnnDescriptor& config,
 
 }  // namespace
 
-absl::StatusOr<CudnnPlan> CudnnPlan::Find(cudnnHandle_t handle, CudnnGraph graph, int64_t workspace_limit) {
+absl::StatusOr<CudnnGpu> CudnnGpu::Described(std::string_view json) {
+  CudnnGpu gpu(nullptr);
+  gpu.properties_ = CudnnDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, "cuDNN's description of a GPU");
+  gpu.properties_.Set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, std::ssize(json), json.data());
+  ZF_RETURN_IF_ERROR(gpu.properties_.Finalize());
+  return gpu;
+}
+
+void CudnnGpu::SetInHeuristics(CudnnDescriptor& heuristics) const {
+  // A handle is the graph's already.
+  if (handle_ == nullptr) heuristics.Set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, properties_);
+}
+
+void CudnnGpu::SetInPlan(CudnnDescriptor& plan) const {
+  if (handle_ == nullptr) {
+    plan.Set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, properties_);
+  } else {
+    plan.Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle_);
+  }
+}
+
+absl::StatusOr<CudnnPlan> CudnnPlan::Find(const CudnnGpu& gpu, CudnnGraph graph, int64_t workspace_limit) {
   absl::Status first_refusal;
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-    absl::StatusOr<std::vector<CudnnDescriptor>> configs = Suggestions(graph, mode);
+    absl::StatusOr<std::vector<CudnnDescriptor>> configs = Suggestions(gpu, graph, mode);
     if (absl::IsResourceExhausted(configs.status())) return configs.status();
     first_refusal.Update(configs.status());
     if (!configs.ok()) continue;
     for (CudnnDescriptor& config : *configs) {
-      absl::StatusOr<Built> built = Build(handle, config, workspace_limit);
+      absl::StatusOr<Built> built = Build(gpu, config, workspace_limit);
       if (built.ok()) {
         return CudnnPlan(std::move(graph), std::move(config), std::move(built->plan), built->workspace_bytes);
       }
