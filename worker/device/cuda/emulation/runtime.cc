@@ -111,6 +111,11 @@ class State {
     return reinterpret_cast<uintptr_t>(at) < found->first + found->second.bytes ? &found->second : nullptr;
   }
 
+  bool OnGpu(const void* at) {
+    const Allocation* const allocation = Find(at);
+    return allocation != nullptr && allocation->device != kHost;
+  }
+
   int64_t HeldBytes(int device) {
     absl::MutexLock lock(&mutex_);
     return Held(device);
@@ -310,7 +315,8 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
   if (bytes != 0) {
-    Enqueue(stream, [=] { std::memmove(to, from, bytes); });
+    const bool crosses = State::Get().OnGpu(to) != State::Get().OnGpu(from);
+    EnqueueCopy(stream, from, crosses ? static_cast<int64_t>(bytes) : 0, [=] { std::memmove(to, from, bytes); });
   }
   return Return(MachineError());
 }

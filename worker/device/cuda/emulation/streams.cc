@@ -20,20 +20,23 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "worker/device/cuda/emulation/machine.h"
+#include "worker/device/cuda/emulation/virtual_time.h"
 
 namespace zerofleet::device::cuda::emulation {
 namespace {
 
-// One recording of an event. Guarded by the scheduler's lock.
+// One recording of an event. Guarded by the scheduler's lock, except `virtual_time`, which is set when it is enqueued.
 struct Mark {
   bool reached = false;
   double seconds = 0;
+  int64_t virtual_time = 0;
 };
 
-// An operation in a stream's queue: one of the two is set.
+// An operation in a stream's queue: one of the two functions is set.
 struct QueuedOperation {
-  std::function<void()> work;      // called without the lock, while its stream is marked busy
-  std::function<Progress()> step;  // called under the lock
+  std::function<void()> work;                   // called without the lock, while its stream is marked busy
+  std::function<Progress()> step;               // called under the lock
+  int64_t virtual_begin = 0, virtual_cost = 0;  // begins no earlier, and takes as long
 };
 
 }  // namespace
@@ -43,6 +46,7 @@ struct QueuedOperation {
 struct CUstream_st {
   int device;
   bool busy = false, destroyed = false;
+  int64_t virtual_end = 0;  // of everything enqueued
   std::deque<zerofleet::device::cuda::emulation::QueuedOperation> queue = {};
 
   bool idle() const { return queue.empty() && !busy; }
@@ -112,8 +116,11 @@ class StreamScheduler {
     return stream;
   }
 
-  void Add(cudaStream_t stream, QueuedOperation operation) {
+  // `mark`, if set, gets the virtual time at which the operation ends.
+  void Add(cudaStream_t stream, QueuedOperation operation, Mark* mark = nullptr) {
     absl::MutexLock lock(&mutex_);
+    stream->virtual_end = std::max({stream->virtual_end, HostTime(), operation.virtual_begin}) + operation.virtual_cost;
+    if (mark != nullptr) mark->virtual_time = stream->virtual_end;
     stream->queue.push_back(std::move(operation));
     changed_.SignalAll();
     if (eager_) {
@@ -240,7 +247,14 @@ void ScheduleEagerly() {
 void ScheduleBySeed(uint64_t seed) { StreamScheduler::Get().SetSeed(seed); }
 
 void Enqueue(cudaStream_t stream, std::function<void()> work) {
-  StreamScheduler::Get().Add(Actual(stream), {.work = std::move(work), .step = nullptr});
+  StreamScheduler::Get().Add(Actual(stream),
+                             {.work = std::move(work), .step = nullptr, .virtual_cost = CurrentCosts().kernel});
+}
+void EnqueueCopy(cudaStream_t stream, const void* from, int64_t link_bytes, std::function<void()> copy) {
+  StreamScheduler::Get().Add(Actual(stream), {.work = std::move(copy),
+                                              .step = nullptr,
+                                              .virtual_begin = WrittenAt(from),
+                                              .virtual_cost = link_bytes * CurrentCosts().link_byte});
 }
 void EnqueueSteps(cudaStream_t stream, std::function<Progress()> step) {
   StreamScheduler::Get().Add(Actual(stream), {.work = nullptr, .step = std::move(step)});
@@ -285,7 +299,10 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   stream = Actual(stream);
-  StreamScheduler::Get().Await([&] { return stream->idle(); });
+  StreamScheduler::Get().Await([&] {
+    if (stream->idle()) AwaitHostTime(stream->virtual_end);
+    return stream->idle();
+  });
   return ReturnError(MachineError());
 }
 
@@ -310,7 +327,10 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   // Waits for the event's current recording, since the event may be recorded again before the stream gets here. An
   // event that was never recorded is not waited for.
   if (event->mark != nullptr) {
-    EnqueueSteps(stream, [mark = event->mark] { return mark->reached ? Progress::kDone : Progress::kBlocked; });
+    StreamScheduler::Get().Add(
+        Actual(stream), {.work = nullptr,
+                         .step = [mark = event->mark] { return mark->reached ? Progress::kDone : Progress::kBlocked; },
+                         .virtual_begin = event->mark->virtual_time});
   }
   return cudaSuccess;
 }
@@ -339,17 +359,19 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     return ReturnError(cudaErrorInvalidResourceHandle);
   }
   event->mark = std::make_shared<Mark>();
-  EnqueueSteps(stream, [mark = event->mark] {
+  const auto reach = [mark = event->mark] {
     mark->reached = true;
     mark->seconds = zerofleet::Clock::Real().MonotonicSeconds();
     return Progress::kDone;
-  });
+  };
+  StreamScheduler::Get().Add(Actual(stream), {.work = nullptr, .step = reach}, event->mark.get());
   return cudaSuccess;
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (event == nullptr) return ReturnError(cudaErrorInvalidResourceHandle);
   const bool reached = StreamScheduler::Get().Ask([&] { return event->mark == nullptr || event->mark->reached; });
+  if (reached && event->mark != nullptr) AwaitHostTime(event->mark->virtual_time);
   return ReturnError(reached ? MachineError() : cudaErrorNotReady);
 }
 
@@ -361,6 +383,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     if (!reached && std::exchange(keeps_busy, false)) ++busy_waits;
     return reached;
   });
+  if (event->mark != nullptr) AwaitHostTime(event->mark->virtual_time);
   return ReturnError(MachineError());
 }
 
@@ -371,6 +394,9 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
   }
   absl::MutexLock lock(&StreamScheduler::Get().mutex());
   if (!begin->mark->reached || !end->mark->reached) return ReturnError(cudaErrorNotReady);
-  *milliseconds = static_cast<float>((end->mark->seconds - begin->mark->seconds) * 1e3);
+  const double seconds = VirtualTimePasses()
+                             ? static_cast<double>(end->mark->virtual_time - begin->mark->virtual_time) * 1e-6
+                             : end->mark->seconds - begin->mark->seconds;
+  *milliseconds = static_cast<float>(seconds * 1e3);
   return cudaSuccess;
 }

@@ -24,8 +24,10 @@ namespace zerofleet::device::cuda::emulation {
 void ScheduleEagerly();
 void ScheduleBySeed(uint64_t seed);
 
-// `work` must hold copies of what it needs, and is called once.
+// `work` must hold copies of what it needs, and is called once. In virtual time (virtual_time.h) it takes a kernel's.
 void Enqueue(cudaStream_t stream, std::function<void()> work);
+// As Enqueue, for a copy from `from`, of which `link_bytes` cross between host and device.
+void EnqueueCopy(cudaStream_t stream, const void* from, int64_t link_bytes, std::function<void()> copy);
 
 enum class Progress {
   kBlocked,  // no progress is possible; step is called again once something else has happened
