@@ -27,7 +27,7 @@ namespace zerofleet::services {
 
 using SharedEvent = std::shared_ptr<const v1::Event>;
 
-// All limits but `followers` count events. A step's event takes about 200 bytes.
+// All limits but `followers` count events. A step's event takes about 200 bytes, a tensor's histogram some 20 KB.
 struct EventLogLimits {
   size_t window = 4096;
   size_t held = 131'072;  // the most that are kept for followers that hold theirs

@@ -21,7 +21,8 @@ namespace zerofleet::services {
 
 class SessionJournal {
  public:
-  // The most events that are kept: more than a fleet sends while its coordinator restarts; about 100 bytes each.
+  // The most events that are kept: more than a fleet sends while its coordinator restarts; about 100 bytes each, with
+  // histograms (histograms.every_steps) some 20 KB.
   static constexpr size_t kMostEvents = 4096;
 
   // Notes a message from the worker, with its generation set, whether it can be sent now or not.
