@@ -43,6 +43,11 @@ target_include_directories(zf_cuda_sdk SYSTEM INTERFACE
 
 if(ZEROFLEET_CUDA STREQUAL "EMULATED")
   message(STATUS "CUDA: emulating the GPU path on the host, for tests")
+  # Whether the bytes that kernels touch are counted: gcc cannot report loads and stores, and ThreadSanitizer's build does not run the
+  # test that needs them.
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND NOT ZEROFLEET_SANITIZE STREQUAL "thread")
+    set(ZF_COUNTS_ACCESSES ON)
+  endif()
   return()
 endif()
 set(CMAKE_CUDA_COMPILER ${ZEROFLEET_NVCC})

@@ -56,6 +56,27 @@ struct __attribute__((aligned(8), may_alias)) Bits8 {
   uint32_t x, y;
 };
 
+// Copies the members one by one: clang makes a memcpy of a struct's copy, which the emulation cannot count.
+template <typename Bits>
+inline void CopyMembers(const Bits& from, Bits& to) {
+  to.x = from.x;
+  to.y = from.y;
+  if constexpr (sizeof(Bits) == 16) {
+    to.z = from.z;
+    to.w = from.w;
+  }
+}
+
+// One load instruction.
+template <typename Bits>
+__device__ inline void LoadWhole(const Bits* from, Bits& bits) {
+#ifdef __CUDA_ARCH__
+  bits = *from;
+#else
+  CopyMembers(*from, bits);
+#endif
+}
+
 // One store instruction. nvcc splits a plain copy of such a struct into four stores of four bytes that are 16 bytes
 // apart from thread to thread; the intrinsic keeps the store whole, as `nvcc -ptx` shows.
 template <typename Bits>
@@ -66,7 +87,7 @@ __device__ inline void StoreWhole(const Bits& bits, Bits* to) {
   else
     __stwb(reinterpret_cast<uint2*>(to), make_uint2(bits.x, bits.y));
 #else
-  *to = bits;
+  CopyMembers(bits, *to);
 #endif
 }
 
@@ -88,7 +109,7 @@ struct Lanes {
 
   __device__ static void Load(const T* from, float (&lanes)[kLanes]) {
     Bits bits[kAccesses];
-    for (int i = 0; i < kAccesses; ++i) bits[i] = reinterpret_cast<const Bits*>(from)[i];
+    for (int i = 0; i < kAccesses; ++i) LoadWhole(reinterpret_cast<const Bits*>(from) + i, bits[i]);
     T elements[kLanes];
     __builtin_memcpy(elements, bits, kBytes);
     for (int lane = 0; lane < kLanes; ++lane) lanes[lane] = Widen(elements[lane]);

@@ -17,6 +17,8 @@
 #include <vector>
 
 #include "absl/hash/hash.h"
+#include "absl/strings/str_cat.h"
+#include "worker/device/cuda/emulation/launch_log.h"
 #include "worker/device/cuda/emulation/streams.h"
 #include "worker/device/dtype.h"
 
@@ -277,6 +279,24 @@ void Multiply(const Problem& p, int64_t depth, float alpha, const void* a_data, 
   if (p.Has(CUBLASLT_EPILOGUE_BGRADB)) SumLines(b, n, k, k, 1, bias);
 }
 
+int64_t Bytes(const Layout* at) { return at->rows * at->columns * DTypeBytes(TypeOf(at->type)); }
+
+// The product in the row-major terms of matmul.h: m x n x k, and which other operands are read.
+LoggedLaunch LaunchOf(const Problem& p, float beta) {
+  const int64_t m = p.d->columns, n = p.d->rows, k = p.depth();
+  LoggedLaunch launch{
+      .what = "cublasLtMatmul",
+      .shape = absl::StrCat(m, " ", n, " ", k, " ", DTypeName(TypeOf(p.a->type)), " ", DTypeName(TypeOf(p.d->type)),
+                            beta == 0 ? "" : " add", p.uses_bias() ? " bias" : "", p.uses_aux() ? " aux" : ""),
+      .flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k),
+      .bytes_read = Bytes(p.a) + Bytes(p.b),
+      .bytes_written = Bytes(p.d)};
+  if (beta != 0) launch.bytes_read += Bytes(p.c);
+  if (p.uses_bias()) launch.bytes_read += n * DTypeBytes(TypeOf(p.d->type));
+  if (p.uses_aux()) launch.bytes_read += Bytes(p.d);
+  return launch;
+}
+
 bool Overlap(const Layout& x, const void* x_data, const Layout& y, const void* y_data) {
   const auto bytes = [](const Layout& at) {
     return ((at.columns - 1) * at.stride + at.rows) * DTypeBytes(TypeOf(at.type));
@@ -453,6 +473,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
   }
   const cublasStatus_t told = std::exchange(cublaslt().next_product, CUBLAS_STATUS_SUCCESS);
   if (told != CUBLAS_STATUS_SUCCESS) return told;
+  if (LogCall(LaunchOf(problem, *static_cast<const float*>(beta)))) return CUBLAS_STATUS_SUCCESS;
   // The caller may reuse its descriptors and factors when this returns.
   Enqueue(stream, [held = HeldProblem(problem), depth = chosen->depth, alpha_now = *static_cast<const float*>(alpha), A,
                    B, beta_now = *static_cast<const float*>(beta), C, D, workspace, bytes = chosen->workspace_bytes] {

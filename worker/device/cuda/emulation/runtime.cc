@@ -21,6 +21,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "base/check.h"
+#include "worker/device/cuda/emulation/launch_log.h"
 #include "worker/device/cuda/emulation/machine.h"
 #include "worker/device/cuda/emulation/streams.h"
 
@@ -315,8 +316,12 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
   if (bytes != 0) {
-    const bool crosses = State::Get().OnGpu(to) != State::Get().OnGpu(from);
-    EnqueueCopy(stream, from, crosses ? static_cast<int64_t>(bytes) : 0, [=] { std::memmove(to, from, bytes); });
+    const bool reads = State::Get().OnGpu(from), writes = State::Get().OnGpu(to);
+    const int64_t count = static_cast<int64_t>(bytes);
+    if (LogCall({.what = "cudaMemcpyAsync", .bytes_read = reads ? count : 0, .bytes_written = writes ? count : 0})) {
+      return Return(MachineError());
+    }
+    EnqueueCopy(stream, from, reads != writes ? count : 0, [=] { std::memmove(to, from, bytes); });
   }
   return Return(MachineError());
 }
@@ -329,6 +334,7 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind 
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
   if (bytes == 0) return cudaSuccess;
   if (State::Get().Find(to) == nullptr) return Return(cudaErrorInvalidValue);
+  if (LogCall({.what = "cudaMemsetAsync", .bytes_written = static_cast<int64_t>(bytes)})) return cudaSuccess;
   Enqueue(stream, [=] { std::memset(to, value, bytes); });
   return cudaSuccess;
 }

@@ -16,7 +16,7 @@
 #include "worker/device/cuda/cuda_status.h"
 #include "worker/device/cuda/cuda_stream.h"
 #include "worker/device/cuda/emulation/fibers.h"
-#include "worker/device/cuda/emulation/streams.h"
+#include "worker/device/cuda/emulation/launch_log.h"
 
 // Without nvcc the vendor's header defines these as nothing; static arrays must be shared by the block's fibers.
 #undef __shared__
@@ -56,10 +56,10 @@ void Launch(Stream& stream, const char* op, void (*kernel)(Parameters...), dim3 
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
   CudaStream& cuda_stream = static_cast<CudaStream&>(stream);
   cuda_stream.MakeCurrent();
-  emulation::Enqueue(cuda_stream.handle(),
-                     [=, parameters = std::tuple<Parameters...>(static_cast<Parameters>(arguments)...)] {
-                       emulation::RunGrid(op, grid, block, shared_bytes, [&] { std::apply(kernel, parameters); });
-                     });
+  emulation::EnqueueKernel(cuda_stream.handle(), op, reinterpret_cast<const void*>(kernel),
+                           [=, parameters = std::tuple<Parameters...>(static_cast<Parameters>(arguments)...)] {
+                             emulation::RunGrid(op, grid, block, shared_bytes, [&] { std::apply(kernel, parameters); });
+                           });
 }
 
 }  // namespace zerofleet::device::cuda
