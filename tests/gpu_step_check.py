@@ -55,7 +55,7 @@ MEASURED = {
 # L layers, C hidden, T context, V vocabulary, M tokens, P parameters, N = 2 L + 1 norms, R rows of logits at a time, U different tokens,
 # S partial sums of squares.
 # chunks(m, n): rows of partial sums down the columns of an m x n matrix. A weight, an activation and a gradient at rest have 2 bytes per
-# element; a gradient, an optimizer's state and a partial sum 4.
+# element, and so does the gradient of a block's weight; other gradients before that, an optimizer's state and a partial sum have 4.
 KERNELS = {
     ("EmbeddingForward", "ForwardKernel"): ("1", "4 M + 2 C (U + T)", "2 M C", COPY),
     ("LayerNormForward", "ForwardKernel"): ("N", "N (2 M C + 4 C)", "N (2 M C + 8 M)", FORWARD_NORM),
@@ -72,7 +72,8 @@ KERNELS = {
     ("EmbeddingBackward", "LinkKernel"): ("1", "4 M", "4 M + 4 (M - U)", COPY),
     ("EmbeddingBackward", "ChainKernel"): ("1", "2 M C + 4 U C + 12 M", "4 U C", COPY),
     ("EmbeddingBackward", "PositionKernel"): ("1", "2 M C + 4 T C", "4 T C", COPY),
-    ("Convert", "MapKernel TensorSource"): ("L + 2", "4 P", "2 P", COPY),
+    # The embedding, the final norm, and five runs of a block's vectors.
+    ("Convert", "MapKernel TensorSource"): ("5 L + 2", "4 (P - 12 L C C)", "2 (P - 12 L C C)", COPY),
     ("SumSquares", "SumSquaresKernel"): ("L + 2", "2 P", "8 S", COPY),
     ("SumSquares", "SumPartialsKernel"): ("L + 2", "8 S", "8 (L + 2)", COPY),
     ("AdamW", "UpdateKernel AdamWRule"): ("L + 2", "14 P", "14 P", OPTIMIZER),
@@ -83,13 +84,13 @@ KERNELS = {
 
 # --- Fills and copies: launches, bytes read and written.
 CALLS = {
-    # Each unit's gradient, the final norm's dx, and marks of the embedding's chains.
-    "cudaMemsetAsync": ("L + 4", "0", "4 P + 2 M C + 4 M", COPY),
+    # Sums of gradients that are added to, the final norm's dx, and marks of the embedding's chains.
+    "cudaMemsetAsync": ("L + 4", "0", "4 (P - 12 L C C) + 2 M C + 4 M", COPY),
     # Tokens and targets up, the residual's gradient from the final norm to the blocks, the step's own numbers.
     "cudaMemcpyAsync": ("4", "2 M C", "2 M C + 8 M", COPY),
 }
 
-# --- cuBLASLt's products: m, n, k, whether the output is a gradient, what else is read, launches, FLOP/s. For a layer's weights the rate
+# --- cuBLASLt's products: m, n, k, whether the output is fp32 sums, what else is read, launches, FLOP/s. For a layer's weights the rate
 # is that of the product and the column sums of its bias together.
 PRODUCTS = {
     "qkv": ("M", "3 C", "C", "bias", "L", 0.91 * PRODUCT),
@@ -98,16 +99,16 @@ PRODUCTS = {
     "out": ("M", "C", "4 C", "add bias", "L", 0.81 * PRODUCT),
     "head": ("R", "stride(V)", "C", "", "M / R", 0.73 * PRODUCT),
     "head, input": ("R", "C", "stride(V)", "", "M / R", 0.73 * PRODUCT),
-    "head, weight": ("even(V)", "C", "R", "gradient add", "M / R", 0.73 * PRODUCT),
-    "head, weight, odd rows": ("V - even(V)", "C", "R", "gradient add", "M / R", 0.73 * PRODUCT),
+    "head, weight": ("even(V)", "C", "R", "sums add", "M / R", 0.73 * PRODUCT),
+    "head, weight, odd rows": ("V - even(V)", "C", "R", "sums add", "M / R", 0.73 * PRODUCT),
     "out, input": ("M", "4 C", "C", "aux", "L", 0.82 * PRODUCT),
     "fc, input": ("M", "C", "4 C", "", "L", 0.93 * PRODUCT),
     "projection, input": ("M", "C", "C", "", "L", 0.82 * PRODUCT),
     "qkv, input": ("M", "C", "3 C", "", "L", 0.92 * PRODUCT),
-    "out, weight": ("C", "4 C", "M", "gradient add", "L", 678e12),
-    "fc, weight": ("4 C", "C", "M", "gradient add", "L", 600e12),
-    "projection, weight": ("C", "C", "M", "gradient add", "L", 504e12),
-    "qkv, weight": ("3 C", "C", "M", "gradient add", "L", 562e12),
+    "out, weight": ("C", "4 C", "M", "", "L", 678e12),
+    "fc, weight": ("4 C", "C", "M", "", "L", 600e12),
+    "projection, weight": ("C", "C", "M", "", "L", 504e12),
+    "qkv, weight": ("3 C", "C", "M", "", "L", 562e12),
 }
 # --- cuDNN's attention: products over half of all pairs, tensors of M C elements read and written, FLOP/s.
 ATTENTION = {"cudnnAttentionForward": (2, 3, 1, ATTENTION_FORWARD), "cudnnAttentionBackward": (5, 5, 3, ATTENTION_BACKWARD)}
@@ -165,9 +166,9 @@ def predicted(size, different=None):
         rows[what, ""] = Work(f(launches), f(read), f(written), 0, (f(read) + f(written)) / rate)
     for name, (*extents, reads, launches, rate) in PRODUCTS.items():
         m, n, k = map(f, extents)
-        each, flops = (4 if "gradient" in reads else 2), 2 * m * n * k * f(launches)
+        each, flops = (4 if "sums" in reads else 2), 2 * m * n * k * f(launches)
         read = 2 * (m + n) * k + each * (m * n * (("add" in reads) + ("aux" in reads)) + n * ("bias" in reads))
-        shape = f"{m} {n} {k} bf16 {'fp32' if each == 4 else 'bf16'} {reads.replace('gradient', '')}"
+        shape = f"{m} {n} {k} bf16 {'fp32' if each == 4 else 'bf16'} {reads.replace('sums', '')}"
         rows["cublasLtMatmul", " ".join(shape.split())] = Work(f(launches), f(launches) * read, f(launches) * each * m * n, flops, flops / rate)
     for what, (products, read, written, rate) in ATTENTION.items():
         each, flops = f("2 L M C"), products * f("L M T C")

@@ -50,8 +50,11 @@ struct LinearBackwardWeightArguments {
   int64_t m, n, k;
   Tensor dy;               // (M,N)
   Tensor x;                // (M,K)
-  float* dw = nullptr;     // (N,K), added to
+  float* dw = nullptr;     // (N,K), added to; null if `written` is set
+  Tensor written = {};     // (N,K), in place of dw: overwritten, fp32 or of the compute type
   float* dbias = nullptr;  // (N), added to; may be null
+
+  Tensor gradient() const { return written ? written : Tensor{dw, DType::kF32}; }
 };
 
 // --- Layer norm

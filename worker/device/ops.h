@@ -41,7 +41,8 @@ class Ops {
   virtual void LinearBackwardInput(Stream&, const LinearBackwardInputArguments&) = 0;
   // dbefore(M,K) = (dy(M,N) w) * gelu'(before(M,K)): through this layer and the GELU whose output it took.
   virtual void LinearBackwardInputGelu(Stream&, const LinearBackwardInputGeluArguments&) = 0;
-  // dw(N,K) += dy^T x and dbias(N) += column sums of dy, both fp32; dbias may be null.
+  // dw(N,K) += dy^T x and dbias(N) += column sums of dy, both fp32; dbias may be null. Or, with `written` in place of
+  // dw: written(N,K) = dy^T x, summed in fp32 and rounded once.
   virtual void LinearBackwardWeight(Stream&, const LinearBackwardWeightArguments&) = 0;
 
   // --- Element-wise. GELU is the tanh approximation (Hendrycks and Gimpel 2016), as GPT-2 uses it.

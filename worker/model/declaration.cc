@@ -8,8 +8,10 @@
 namespace zerofleet::model {
 
 int64_t Declaration::Tensor(DeclaredTensor tensor) {
-  const int64_t at = offset_;
-  offset_ += ElementsOf(ShapeOfPart(tensor.shape, tensor.cut, {.index = 0, .count = sharing_.parts}));
+  const int64_t at = offset_,
+                elements = ElementsOf(ShapeOfPart(tensor.shape, tensor.cut, {.index = 0, .count = sharing_.parts}));
+  offset_ += elements;
+  if (tensor.shape.size() == 1) vectors_ += elements;
   tensors_.push_back(std::move(tensor));
   return at;
 }
@@ -40,14 +42,7 @@ void Declaration::Shares(const SharedSize& size) {
 }
 
 int64_t Declaration::NormSums(int64_t elements, bool summed) {
-  largest_norm_ = std::max(largest_norm_, elements);
   return std::exchange(norm_sums_, norm_sums_ + (summed ? elements : 0));
-}
-
-int64_t Declaration::LargestBias() const {
-  int64_t largest = 0;
-  for (const DeclaredProduct& product : products_) largest = std::max(largest, product.bias ? product.n : 0);
-  return largest;
 }
 
 double Declaration::ForwardFlops() const {

@@ -114,9 +114,8 @@ class Declaration {
   int64_t norm_sums() const { return norm_sums_; }
   int64_t attention_width() const { return attention_width_; }
   int64_t pointwise_elements() const { return pointwise_elements_; }
-  // Elements of the largest bias of a product, and of the largest norm's parameters.
-  int64_t LargestBias() const;
-  int64_t largest_norm() const { return largest_norm_; }
+  // Elements of all vectors of a part's unit: norms and biases.
+  int64_t vectors() const { return vectors_; }
   // FLOPs per token of a forward pass over the whole unit: 2 for each element of a product's weight, and attention's
   // over the whole context.
   double ForwardFlops() const;
@@ -133,7 +132,7 @@ class Declaration {
   std::vector<SharedSize> shared_;
   std::vector<int> middles_;
   int branches_ = 0;
-  int64_t offset_ = 0, gradient_columns_ = 0, norm_sums_ = 0, largest_norm_ = 0, attention_width_ = 0;
+  int64_t offset_ = 0, gradient_columns_ = 0, norm_sums_ = 0, vectors_ = 0, attention_width_ = 0;
   int64_t pointwise_elements_ = 0;
   int64_t adapter_offset_ = 0, adapter_sums_ = 0, adapter_columns_ = 0;
 };

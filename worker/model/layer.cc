@@ -19,10 +19,10 @@ absl::Status DeliverVocabularyInBands(const UnitPass& pass, int64_t vocab, int64
                                       const AddToBand& add) {
   const Pass& p = pass.pass;
   const SectionRows rows = RowsOfPart(vocab, p.residual.part());
-  const int64_t most = p.bands.ProductRows(rows.real, hidden);
+  const int64_t most = p.gradients.ProductRows(rows.real, hidden);
   for (int64_t first = 0; first < rows.all; first += most) {
     const int64_t count = std::min(most, rows.all - first), real = std::min(count, rows.real - first);
-    float* const band = p.bands.Zeros(count * hidden, p.stream);
+    float* const band = p.gradients.Zeros(count * hidden);
     if (real > 0) add({first, real}, band);
     ZF_RETURN_IF_ERROR(pass.dw->Deliver(at + first * hidden, count * hidden, band));
   }

@@ -29,7 +29,7 @@ struct Pass {
   const ResidualStream& residual;
   const ActivationMemory& activations;
   const Scratch& scratch;
-  const BandMemory& bands;
+  const GradientMemory& gradients;
   device::Stream& stream;
 
   int64_t m() const { return batch.sequences * batch.time; }
@@ -47,7 +47,7 @@ struct UnitPass {
   const std::vector<int>* middles = nullptr;
   device::Tensor adapters = {};             // the tensors of a block's adapters; null where it has none
   const UnitGradient* dadapters = nullptr;  // in a backward only
-  const UnitGradient* dw = nullptr;         // in a backward only; null: the unit is frozen
+  UnitGradient* dw = nullptr;               // in a backward only; null: the unit is frozen
 
   device::Tensor At(int row) const { return pass.activations.At(layer, row); }
   float* StatisticsAt(int row) const { return static_cast<float*>(At(row).data); }

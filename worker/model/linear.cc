@@ -62,28 +62,29 @@ absl::Status Linear::BackwardWeight(const UnitPass& pass, device::Tensor dy, dev
   if (!adapters_.empty()) adapters_.BackwardWeights(pass, dy, product_.n, x);
   if (pass.dw == nullptr) return absl::OkStatus();
   device::LinearBackwardWeightArguments product{.m = pass.pass.m(), .n = product_.n, .k = product_.k, .dy = dy, .x = x};
-  float* const whole = pass.dw->whole();
-  if (whole == nullptr) return WeightInBands(pass, product);
-  product.dw = whole + weight_;
-  product.dbias = product_.bias ? whole + bias_ : nullptr;
-  pass.pass.ops.LinearBackwardWeight(pass.pass.stream, product);
-  return absl::OkStatus();
+  float* const bias = product_.bias ? pass.dw->SumsAt(bias_, product_.n) : nullptr;
+  if (pass.dw->in_bands()) {
+    ZF_RETURN_IF_ERROR(WeightInBands(pass, product, bias));
+  } else {
+    pass.dw->Place(weight_, product);
+    product.dbias = bias;
+    pass.pass.ops.LinearBackwardWeight(pass.pass.stream, product);
+  }
+  return bias == nullptr ? absl::OkStatus() : pass.dw->Deliver(bias_, product.n, bias);
 }
 
-absl::Status Linear::WeightInBands(const UnitPass& pass, device::LinearBackwardWeightArguments product) const {
+absl::Status Linear::WeightInBands(const UnitPass& pass, device::LinearBackwardWeightArguments product,
+                                   float* bias) const {
   const Pass& p = pass.pass;
-  const BandMemory& bands = pass.dw->bands();
-  const int64_t most = bands.ProductRows(product.n, product.k);
-  float* const sums = product_.bias ? p.scratch.bias_gradient : nullptr;
-  if (sums != nullptr) p.ops.Zero(p.stream, sums, product.n * device::DTypeBytes(device::DType::kF32));
+  const int64_t most = p.gradients.ProductRows(product.n, product.k);
+  product.written = p.gradients.band();
   for (int64_t first = 0; first < product.n; first += most) {
     const int64_t rows = std::min(most, product.n - first);
-    product.dw = bands.Zeros(rows * product.k, p.stream);
-    product.dbias = sums == nullptr ? nullptr : sums + first;
+    product.dbias = bias == nullptr ? nullptr : bias + first;
     p.ops.bands().LinearBackwardWeightBand(p.stream, product, {first, rows});
-    ZF_RETURN_IF_ERROR(pass.dw->Deliver(weight_ + first * product.k, rows * product.k, product.dw));
+    ZF_RETURN_IF_ERROR(pass.dw->Deliver(weight_ + first * product.k, rows * product.k, product.written));
   }
-  return sums == nullptr ? absl::OkStatus() : pass.dw->Deliver(bias_, product.n, sums);
+  return absl::OkStatus();
 }
 
 device::Tensor Linear::BackwardInput(const UnitPass& pass, device::Tensor dy, const Layer::GradientPlace& takes) const {

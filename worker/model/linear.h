@@ -36,7 +36,8 @@ class Linear {
 
  private:
   device::Tensor Bias(const UnitPass& pass) const { return product_.bias ? pass.w.Offset(bias_) : device::Tensor{}; }
-  absl::Status WeightInBands(const UnitPass& pass, device::LinearBackwardWeightArguments product) const;
+  // Adds the bias's gradient to `bias`, unless it is null.
+  absl::Status WeightInBands(const UnitPass& pass, device::LinearBackwardWeightArguments product, float* bias) const;
 
   const DeclaredProduct product_;
   const int64_t weight_, bias_;

@@ -47,7 +47,7 @@ device::Tensor LowRank::Reduced(const UnitPass& pass, size_t adapter) const {
 }
 
 float* LowRank::Gradient(const UnitPass& pass, int64_t at, int64_t sums) const {
-  return sums < 0 ? pass.dadapters->whole() + at : pass.pass.scratch.adapter_sums + sums;
+  return sums < 0 ? pass.dadapters->sums() + at : pass.pass.scratch.adapter_sums + sums;
 }
 
 void LowRank::Add(const UnitPass& pass, int64_t m, device::Tensor x, device::Tensor y, int64_t y_columns) const {
@@ -143,7 +143,7 @@ absl::Status SumAdapterGradients(const UnitPass& pass, const Declaration& block)
     const int64_t elements = ElementsOf(ShapeOfPart(tensor.shape, tensor.cut, {.index = 0, .count = block.parts()}));
     if (tensor.cut.along == Cut::Along::kNothing) {
       p.ops.Accumulate(p.stream, elements, {p.scratch.adapter_sums + sums, device::DType::kF32},
-                       pass.dadapters->whole() + at);
+                       pass.dadapters->sums() + at);
       sums += elements;
     }
     at += elements;

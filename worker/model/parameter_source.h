@@ -26,15 +26,18 @@ class ParameterSource {
   virtual bool Trains(int /*unit*/) const { return true; }
   // Where the gradient of the whole unit is summed, in fp32; the first call of a micro-batch prepares it for adding.
   virtual absl::StatusOr<float*> Gradient(int unit) = 0;
+  // In place of Gradient, for a unit each of whose elements a pass makes once: where they are to be written, in fp32 or
+  // the compute type, and not added to what is there. Null: call Gradient.
+  virtual absl::StatusOr<device::Tensor> WrittenGradient(int /*unit*/) { return device::Tensor{}; }
   // Says that the unit's gradient of this micro-batch is complete.
   virtual absl::Status DeliverGradient(int unit) = 0;
 
   // Whether gradients are taken in bands, so that no unit's is whole in fp32 (ZeRO §6.2): a training pass then calls
-  // DeliverBand, and neither Gradient nor DeliverGradient.
+  // DeliverBand, and none of the three above.
   virtual bool TakesBands() const { return false; }
-  // Delivers elements [begin, begin + count) of the unit's fp32 gradient of this micro-batch. Each element is delivered
-  // once, before the pass is over. Work that is enqueued afterwards may overwrite `values`.
-  virtual absl::Status DeliverBand(int /*unit*/, int64_t /*begin*/, int64_t /*count*/, const float* /*values*/) {
+  // Delivers elements [begin, begin + count) of the unit's gradient of this micro-batch, in fp32 or the compute type.
+  // Each element is delivered once, before the pass is over. Work that is enqueued afterwards may overwrite `values`.
+  virtual absl::Status DeliverBand(int /*unit*/, int64_t /*begin*/, int64_t /*count*/, device::Tensor /*values*/) {
     return absl::UnimplementedError("gradients are not taken in bands");
   }
 };

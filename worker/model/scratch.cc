@@ -24,9 +24,9 @@ Scratch ScratchSizes::Carve(Carver& carver, device::Ops& ops) const {
     scratch.adapter_sums = carver.Floats(adapter_sums);
   }
   scratch.norm_gradients = carver.Floats(norm_sums);
+  scratch.vector_sums = {carver.Floats(vectors), static_cast<size_t>(vectors)};
   CarveLoss(carver, ops, scratch);
   if (!in_bands) return scratch;
-  scratch.bias_gradient = carver.Floats(bias);
   scratch.head_input = carver.Matrix(tokens * hidden, dtype);
   scratch.logits_gradient =
       static_cast<device::LogitsGradient*>(carver.Bytes(tokens * static_cast<int64_t>(sizeof(device::LogitsGradient))));

@@ -3,6 +3,7 @@
 #define ZEROFLEET_WORKER_MODEL_SCRATCH_H_
 
 #include <cstdint>
+#include <span>
 
 #include "base/units.h"
 #include "worker/device/ops.h"
@@ -30,8 +31,8 @@ struct Scratch {
   void* cross_entropy;    // for a whole model; `softmax` and `logits` for a part
   device::SoftmaxPart* softmax;
   void* logits;
-  // For a backward in bands: the gradient of a product's bias, and what the head keeps until the end of the pass.
-  float* bias_gradient;
+  std::span<float> vector_sums;  // gradients of a unit's norms and biases before they are rounded or leave in bands
+  // For a backward in bands: what the head keeps until the end of the pass.
   device::Tensor head_input;
   device::LogitsGradient* logits_gradient;
 };
@@ -42,7 +43,7 @@ struct ScratchSizes {
   int64_t tokens, stream_tokens;  // tokens of a micro-batch, and of its residual stream on this rank
   int64_t hidden, wide;           // columns
   int64_t attention_bytes;
-  int64_t norm_sums, bias;  // fp32 elements
+  int64_t norm_sums, vectors;  // fp32 elements
   int64_t adapter_rank = 0, adapter_columns = 0, adapter_sums = 0;
   int64_t vocab;  // the whole model's
   int parts;

@@ -47,9 +47,9 @@ Transformer::Run::Run(const Transformer& model, const MicroBatch& batch, Paramet
         Carver carver(model.memory_.scratch);
         return model.SizesOfScratch().Carve(carver, model.ops_);
       }()),
-      bands(model.ops_, model.dtype_, model.BandBytes(), model.memory_.band),
+      gradients(model.ops_, stream, model.dtype_, model.BandBytes(), model.memory_.band, scratch.vector_sums),
       activations(model.activations_, model.memory_.activations),
-      pass{model.ops_, batch, model.residual_, activations, scratch, bands, stream},
+      pass{model.ops_, batch, model.residual_, activations, scratch, gradients, stream},
       parameters(source) {
   ZF_CHECK(batch.sequences <= model.most_sequences_ && batch.time <= model.most_time_);
   if (batch.cache == nullptr) return;
@@ -158,8 +158,7 @@ absl::StatusOr<device::Tensor> Transformer::AcquireOutput(Run& run, device::Tens
 }
 
 absl::Status Transformer::HeadBackward(Run& run, UnitPass at, const HeadLayer::Loss& loss) {
-  ZF_ASSIGN_OR_RETURN(const std::optional<UnitGradient> dw,
-                      UnitGradient::Begin(head_unit(), run.parameters, run.bands));
+  ZF_ASSIGN_OR_RETURN(std::optional<UnitGradient> dw, UnitGradient::Begin(head_unit(), run.parameters, run.gradients));
   at.dw = dw ? &*dw : nullptr;
   if (dw && !tied() && loss.in_bands) ZF_RETURN_IF_ERROR(head_.OutputInBands(at, loss));
   ZF_RETURN_IF_ERROR(head_.Backward(at));
@@ -179,16 +178,16 @@ absl::Status Transformer::RecomputeSegment(Run& run, int64_t last) {
 absl::StatusOr<std::optional<UnitGradient>> Transformer::BeginAdapters(Run& run, int64_t layer) const {
   if (!has_adapters()) return std::optional<UnitGradient>();
   ZF_CHECK(!run.parameters.TakesBands());
-  return UnitGradient::Begin(adapter_unit(layer), run.parameters, run.bands);
+  return UnitGradient::Begin(adapter_unit(layer), run.parameters, run.gradients);
 }
 
 absl::Status Transformer::BlockBackward(Run& run, int64_t layer) {
   const std::string name = BlockUnit(layer);
   ZF_ASSIGN_OR_RETURN(UnitPass at, AcquireBlock(run, layer, name));
-  ZF_ASSIGN_OR_RETURN(const std::optional<UnitGradient> dw,
-                      UnitGradient::Begin(block_unit(layer), run.parameters, run.bands));
+  ZF_ASSIGN_OR_RETURN(std::optional<UnitGradient> dw,
+                      UnitGradient::BeginMadeOnce(block_unit(layer), run.parameters, run.gradients));
   at.dw = dw ? &*dw : nullptr;
-  ZF_ASSIGN_OR_RETURN(const std::optional<UnitGradient> dadapters, BeginAdapters(run, layer));
+  ZF_ASSIGN_OR_RETURN(std::optional<UnitGradient> dadapters, BeginAdapters(run, layer));
   at.dadapters = dadapters ? &*dadapters : nullptr;
   if (segments_.EndsRecomputed(layer)) ZF_RETURN_IF_ERROR(block_.ForwardWithin(at));
   ZF_RETURN_IF_ERROR(block_.Backward(at, checkpointing_.selective));
@@ -201,8 +200,8 @@ absl::Status Transformer::BlockBackward(Run& run, int64_t layer) {
 absl::Status Transformer::EmbeddingBackward(Run& run, const HeadLayer::Loss& loss) {
   if (loss.in_bands) return EmbeddingInBands(run, loss);
   const std::string name = kEmbeddingUnit;
-  ZF_ASSIGN_OR_RETURN(const std::optional<UnitGradient> dw,
-                      UnitGradient::Begin(embedding_unit(), run.parameters, run.bands));
+  ZF_ASSIGN_OR_RETURN(std::optional<UnitGradient> dw,
+                      UnitGradient::Begin(embedding_unit(), run.parameters, run.gradients));
   if (!dw) return absl::OkStatus();
   UnitPass at{run.pass, name, /*w=*/{}};
   at.dw = &*dw;
@@ -213,8 +212,8 @@ absl::Status Transformer::EmbeddingBackward(Run& run, const HeadLayer::Loss& los
 // Each row is summed in the same order as in one piece: first the head's gradient, then the lookup's.
 absl::Status Transformer::EmbeddingInBands(Run& run, const HeadLayer::Loss& loss) {
   const std::string name = kEmbeddingUnit;
-  ZF_ASSIGN_OR_RETURN(const std::optional<UnitGradient> dw,
-                      UnitGradient::Begin(embedding_unit(), run.parameters, run.bands));
+  ZF_ASSIGN_OR_RETURN(std::optional<UnitGradient> dw,
+                      UnitGradient::Begin(embedding_unit(), run.parameters, run.gradients));
   if (!dw) {
     if (tied()) run.parameters.Release(embedding_unit());
     return absl::OkStatus();

@@ -62,7 +62,7 @@ class Transformer : public Model {
     Run(const Run&) = delete;
 
     const Scratch scratch;
-    const BandMemory bands;
+    const GradientMemory gradients;
     const ActivationMemory activations;
     const Pass pass;
     ParameterSource& parameters;

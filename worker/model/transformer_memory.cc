@@ -17,7 +17,7 @@ ScratchSizes Transformer::SizesOfScratch() const {
           .wide = block.gradient_columns(),
           .attention_bytes = block_.AttentionScratchBytes(ops_, most_sequences_, most_time_),
           .norm_sums = std::max(block.norm_sums(), head_declared_.norm_sums()),
-          .bias = block.LargestBias(),
+          .vectors = std::max(block.vectors(), head_declared_.vectors()),
           .adapter_rank = sizes_.lora_rank,
           .adapter_columns = block.adapter_columns(),
           .adapter_sums = block.adapter_sums(),
@@ -49,11 +49,10 @@ int64_t Transformer::BandBytes() const {
   const auto of_vocabulary = [&](int index) {
     return band(RowsOfPart(sizes_.vocab, {.index = index, .count = residual_.part().count}).real, sizes_.hidden);
   };
-  // The least number of elements that holds a norm, a row of positions, and a band of each matrix.
-  const Declaration& block = block_.declared();
-  int64_t elements = std::max({block.largest_norm(), head_declared_.largest_norm(), sizes_.hidden, of_vocabulary(0),
-                               of_vocabulary(residual_.part().count - 1)});
-  for (const DeclaredProduct& product : block.products()) elements = std::max(elements, band(product.n, product.k));
+  // The least number of elements that holds a row of positions and a band of each matrix.
+  int64_t elements = std::max({sizes_.hidden, of_vocabulary(0), of_vocabulary(residual_.part().count - 1)});
+  for (const DeclaredProduct& product : block_.declared().products())
+    elements = std::max(elements, band(product.n, product.k));
   return std::max(checkpointing_.band_bytes, elements * device::DTypeBytes(device::DType::kF32));
 }
 

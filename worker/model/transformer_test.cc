@@ -71,6 +71,31 @@ TEST_F(TransformerTest, GradientsMatchFiniteDifferencesTensorByTensor) {
   }
 }
 
+// A block's gradient that is written is the one that is added to zeros, rounded once; every element of it is written.
+TEST_F(TransformerTest, WritesTheGradientsOfBlocks) {
+  for (const device::DType dtype : {device::DType::kF32, device::DType::kBF16}) {
+    const auto model = *Model::Create(config_, {dtype, 2, 6}, *device_);
+    std::vector<int64_t> units;
+    for (const coordinator::UnitExtent& unit : spec_.units()) units.push_back(unit.flat_begin);
+    MemoryParameters parameters(units, spec_.parameters(), dtype);
+    std::vector<std::byte> activations(model->ActivationBytes()), scratch(model->ScratchBytes());
+    model->SetMemory({activations.data(), scratch.data()});
+    double loss = 0;
+    ASSERT_TRUE(model->Train(Batch(), &kOne, parameters, *stream_, &loss, [] {}).ok());
+    const std::vector<float> added = parameters.gradients();
+    parameters.Write();
+    ASSERT_TRUE(model->Train(Batch(), &kOne, parameters, *stream_, &loss, [] {}).ok());
+    for (const TensorSpec& tensor : spec_.tensors()) {
+      if (spec_.unit_kinds()[tensor.unit] != UnitKind::kBlock) continue;
+      std::vector<float> want(added.begin() + tensor.flat_begin, added.begin() + tensor.flat_end);
+      if (dtype == device::DType::kBF16) {
+        for (float& value : want) value = device::ToFloat(device::ToBF16(value));
+      }
+      EXPECT_EQ(parameters.Written(tensor.flat_begin, tensor.elements()), want) << tensor.name;
+    }
+  }
+}
+
 TEST_F(TransformerTest, LogitsAreThoseOfTheLastPosition) {
   MicroBatch one{1, 5, tokens_.data(), nullptr};
   std::vector<float> logits(config_.vocab());

@@ -29,19 +29,18 @@ GradientBuckets::GradientBuckets(const EngineParts& parts, PhaseMarks& marks, de
   }
 }
 
-absl::Status GradientBuckets::Add(int unit, int64_t begin, int64_t count, const float* values) {
+absl::Status GradientBuckets::Add(int unit, int64_t begin, int64_t count, device::Tensor values) {
   added_ += count;
   while (count > 0) {
     Bucket& bucket = buckets_[filling_];
     if (bucket.sent) ZF_RETURN_IF_ERROR(Drain(bucket));
     const int64_t taken = std::min(count, layout_.bucket_elements() - bucket.filled);
-    const device::Tensor from{const_cast<float*>(values), device::DType::kF32};
-    parts_.ops().Convert(parts_.stream, taken, from, bucket.wire.Offset(bucket.filled));
+    parts_.ops().Convert(parts_.stream, taken, values, bucket.wire.Offset(bucket.filled));
     bucket.slices.push_back({unit, begin, taken, bucket.filled});
     bucket.filled += taken;
     begin += taken;
     count -= taken;
-    values += taken;
+    values = values.Offset(taken);
     if (bucket.filled == layout_.bucket_elements()) Send(bucket);
   }
   if (added_ < layout_.partition().TrainedElements()) return absl::OkStatus();

@@ -29,7 +29,7 @@ class GradientBuckets {
   void SetMicroBatches(int64_t count) { micro_batches_ = count; }
   void BeginMicroBatch(int64_t micro_batch) { micro_batch_ = micro_batch; }
   // As ParameterSource::DeliverBand. The last band of a micro-batch sends the bucket even if it is not full.
-  absl::Status Add(int unit, int64_t begin, int64_t count, const float* values);
+  absl::Status Add(int unit, int64_t begin, int64_t count, device::Tensor values);
   // Work enqueued from now on finds everything that was added at rest.
   absl::Status Finish();
 

@@ -153,7 +153,7 @@ TEST_F(CriticalPath, LateUpdatesUnderCompute) {
 
 // The last block is computed forward once its parameters are up, and backward before the first gradient goes down.
 TEST_F(CriticalPath, LateUpdatesUnderTheLink) {
-  ExpectStep(/*delays=*/true, {.kernel = 1000, .link_byte = 20, .host_element = 16}, [](const Parts& part) -> Limits {
+  ExpectStep(/*delays=*/true, {.kernel = 1000, .link_byte = 26, .host_element = 16}, [](const Parts& part) -> Limits {
     const int64_t least = part.up + part.down;
     EXPECT_GT(part.up, part.forward);
     EXPECT_GT(part.down, part.backward);

@@ -63,6 +63,7 @@ ZeroEngine::~ZeroEngine() = default;
 TrainingState& ZeroEngine::state() { return updater_->state(); }
 void ZeroEngine::Release(int unit) { gatherer_->Release(unit); }
 absl::StatusOr<float*> ZeroEngine::Gradient(int unit) { return reducer_->Gradient(unit); }
+absl::StatusOr<device::Tensor> ZeroEngine::WrittenGradient(int unit) { return reducer_->WrittenGradient(unit); }
 
 absl::Status ZeroEngine::Initialize(uint64_t seed) {
   device::StepControl control;
@@ -302,26 +303,23 @@ absl::Status ZeroEngine::RunMicroBatch(int number, int64_t micro, const MicroBat
 
 absl::Status ZeroEngine::DeliverGradient(int unit) {
   const int64_t elements = parts_.layout.partition().unit(unit).elements();
-  if (!parts_.layout.Held(unit).empty()) {
-    ZF_ASSIGN_OR_RETURN(float* const gradient, reducer_->Gradient(unit));
-    ZeroHeld(unit, 0, elements, gradient);
-  }
-  ZF_ASSIGN_OR_RETURN(const bool counts, guard_->Delivers(elements, [&] { return reducer_->Gradient(unit); }));
+  const device::Tensor gradient = reducer_->Made(unit);
+  ZeroHeld(unit, 0, elements, gradient);
+  ZF_ASSIGN_OR_RETURN(const bool counts, guard_->Delivers(elements, gradient));
   return counts ? reducer_->Deliver(unit) : absl::OkStatus();
 }
 
-absl::Status ZeroEngine::DeliverBand(int unit, int64_t begin, int64_t count, const float* values) {
-  // The values are in this engine's own band memory.
-  ZeroHeld(unit, begin, count, const_cast<float*>(values));
-  ZF_ASSIGN_OR_RETURN(const bool counts, guard_->Delivers(count, [&] { return values; }));
+absl::Status ZeroEngine::DeliverBand(int unit, int64_t begin, int64_t count, device::Tensor values) {
+  ZeroHeld(unit, begin, count, values);
+  ZF_ASSIGN_OR_RETURN(const bool counts, guard_->Delivers(count, values));
   return counts ? reducer_->DeliverBand(unit, begin, count, values) : absl::OkStatus();
 }
 
-void ZeroEngine::ZeroHeld(int unit, int64_t begin, int64_t count, float* gradient) {
+void ZeroEngine::ZeroHeld(int unit, int64_t begin, int64_t count, device::Tensor gradient) {
   for (const ZeroLayout::HeldRange& held : parts_.layout.Held(unit)) {
     const int64_t from = std::max(begin, held.begin), to = std::min(begin + count, held.begin + held.elements);
     if (from >= to) continue;
-    parts_.ops().Zero(parts_.stream, gradient + (from - begin), (to - from) * static_cast<int64_t>(sizeof(float)));
+    parts_.ops().Zero(parts_.stream, gradient.Offset(from - begin).data, (to - from) * DTypeBytes(gradient.dtype));
   }
 }
 

@@ -142,9 +142,10 @@ class ZeroEngine : private model::ParameterSource {
   void Release(int unit) override;
   bool Trains(int unit) const override { return !parts_.layout.frozen(unit); }
   absl::StatusOr<float*> Gradient(int unit) override;
+  absl::StatusOr<device::Tensor> WrittenGradient(int unit) override;
   absl::Status DeliverGradient(int unit) override;
   bool TakesBands() const override { return parts_.layout.gradients_in_bands(); }
-  absl::Status DeliverBand(int unit, int64_t begin, int64_t count, const float* values) override;
+  absl::Status DeliverBand(int unit, int64_t begin, int64_t count, device::Tensor values) override;
 
   absl::Status SetControl(const device::StepControl& control);
   absl::Status RunWithoutUpdate(const StepInput& input, const MicroBatchSource& batches, int64_t passes,
@@ -163,7 +164,7 @@ class ZeroEngine : private model::ParameterSource {
   absl::Status UpdateAndPublish(bool delayed);
   absl::Status FinishUnits(int end);
   // Elements [begin, begin + count) of a unit's gradient: zeroes those of the unit's frozen tensors.
-  void ZeroHeld(int unit, int64_t begin, int64_t count, float* gradient);
+  void ZeroHeld(int unit, int64_t begin, int64_t count, device::Tensor gradient);
   void SetWarmingUp(bool warming_up);
   void MakeRestingParameters(uint64_t seed);
 

@@ -74,12 +74,18 @@ class FaultyModel : public model::Model, private model::ParameterSource {
     return weights;
   }
   void Release(int unit) override { below_->Release(unit); }
-  absl::StatusOr<float*> Gradient(int unit) override { return below_->Gradient(unit); }
+  absl::StatusOr<float*> Gradient(int unit) override {
+    ZF_ASSIGN_OR_RETURN(float* const sums, below_->Gradient(unit));
+    if (unit == tensor_.unit) gradient_ = {sums, device::DType::kF32};
+    return sums;
+  }
+  absl::StatusOr<device::Tensor> WrittenGradient(int unit) override {
+    ZF_ASSIGN_OR_RETURN(const device::Tensor written, below_->WrittenGradient(unit));
+    if (unit == tensor_.unit && written) gradient_ = written;
+    return written;
+  }
   absl::Status DeliverGradient(int unit) override {
-    if (unit == tensor_.unit) {
-      ZF_ASSIGN_OR_RETURN(float* const gradient, below_->Gradient(unit));
-      FlipABit(FaultyPart::kGradient, {gradient + first_, device::DType::kF32}, tensor_.elements());
-    }
+    if (unit == tensor_.unit) FlipABit(FaultyPart::kGradient, gradient_.Offset(first_), tensor_.elements());
     return below_->DeliverGradient(unit);
   }
 
@@ -105,6 +111,7 @@ class FaultyModel : public model::Model, private model::ParameterSource {
   const model::TensorSpec tensor_;
   int64_t first_ = 0;  // the tensor's first element, counted in its unit
   model::ParameterSource* below_ = nullptr;
+  device::Tensor gradient_;  // the tensor's unit's, in this pass
   int64_t passes_ = 0;
   bool armed_ = false;
 };

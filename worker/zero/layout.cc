@@ -68,6 +68,13 @@ ZeroLayout::ZeroLayout(const model::ModelSpec& spec, const ZeroOptions& options)
   }
 }
 
+int64_t ZeroLayout::GradientSlotBytes(int unit) const {
+  if (!needs_gradient_slots()) return 0;
+  const int64_t elements = partition_.PaddedElements(unit);
+  if (!written(unit)) return elements * device::DTypeBytes(device::DType::kF32);
+  return stage_.split_gradients || chains() ? elements * device::DTypeBytes(options_.dtype) : 0;
+}
+
 ZeroLayout::WholeMatrices ZeroLayout::MatricesIn(const model::ModelSpec& spec) const {
   WholeMatrices matrices;
   matrices.in_unit.resize(static_cast<size_t>(units()));

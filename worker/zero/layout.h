@@ -103,6 +103,12 @@ class ZeroLayout {
     return stage_.split_gradients || chains() || gradient_dtype() != device::DType::kF32;
   }
 
+  // Whether a pass makes each element of the unit's gradient once, so that a slot, or where there is none the resting
+  // gradients, take it in the type in which it travels (ParameterSource::WrittenGradient).
+  bool written(int unit) const { return !scripted_ && unit_kinds_[unit] == model::UnitKind::kBlock; }
+  // Bytes of a slot that holds the unit's gradient; 0 if it is written where it rests.
+  int64_t GradientSlotBytes(int unit) const;
+
   // Whether those slots are replaced by buffers of a constant size (ZeRO §6.2).
   bool gradients_in_bands() const { return options_.bucket_bytes > 0 && needs_gradient_slots(); }
   // Elements of gradients on the wire that one bucket holds.

@@ -117,8 +117,7 @@ void AddSlots(const model::Model& model, const ZeroLayout& layout, memory::Memor
   };
   const auto add_gradients = [&](int s) {
     const int unit = gradients.unit_of_slot[s];
-    if (layout.needs_gradient_slots()) {
-      const int64_t bytes = layout.partition().PaddedElements(unit) * kF32Bytes;
+    if (const int64_t bytes = layout.GradientSlotBytes(unit); bytes > 0) {
       plan.rows.push_back({Space::kDevice, Category::kGathered, GradientSlotRow(s), bytes,
                            /*late=*/false, GradientSlot(layout, gradients, s, bytes)});
     }

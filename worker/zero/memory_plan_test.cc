@@ -58,6 +58,22 @@ TEST(MemoryPlan, Fp32GradientsThatRestWholeNeedNoSlots) {
   EXPECT_GT(DeviceBytes(Plan(2, 2, 4, 1, device::DType::kF32), memory::Category::kGathered), 0);
 }
 
+// A block's gradient takes no fp32 memory: in stages 0 and 1 it is written where it rests, in 2 and 3 in a slot of the
+// compute type. The embedding's and the head's are added to.
+TEST(MemoryPlan, GradientsOfBlocksAreWrittenInTheComputeType) {
+  for (const int stage : {0, 1, 2, 3}) {
+    const Planned planned = Plan(stage, 2, 4);
+    const v1::ModelConfig config = model::TestModelConfig(4, 32, 2, 16, 64);
+    const ZeroLayout layout(*model::ModelSpec::Create(config), {.stage = stage, .rank = 0, .world_size = 2});
+    int64_t slots = 0;
+    for (const memory::MemoryRow& row : planned.plan.rows)
+      slots += row.name.starts_with("gradient slot") ? row.bytes : 0;
+    const coordinator::PartitionMap& units = layout.partition();
+    const int64_t added = 4 * (units.PaddedElements(0) + units.PaddedElements(5));
+    EXPECT_EQ(slots, added + (stage < 2 ? 0 : 2 * 2 * units.PaddedElements(1))) << "stage " << stage;
+  }
+}
+
 TEST(MemoryPlan, TheHostHoldsOneSnapshotOfTheOwnedState) {
   for (const optim::OptimizerRow& optimizer : optim::Optimizers()) {
     Planned planned = Plan(3, 1, 4, 1, device::DType::kBF16, optimizer);

@@ -21,7 +21,7 @@ GradientReducer::GradientReducer(const EngineParts& parts, PhaseMarks& marks, Ca
       callbacks_(std::move(callbacks)),
       resting_{parts.device_arena.Take(kGradientsRow), layout_.gradient_dtype()},
       slot_plan_(layout_.gradient_slots()),
-      zeroed_for_(layout_.units(), -1),
+      begun_for_(layout_.units(), -1),
       unit_reduced_(layout_.units()),
       batch_(layout_.most_batch()) {
   if (!layout_.needs_gradient_slots()) return;
@@ -34,8 +34,9 @@ GradientReducer::GradientReducer(const EngineParts& parts, PhaseMarks& marks, Ca
   }
   for (int s = 0; s < static_cast<int>(slot_plan_.unit_of_slot.size()); ++s) {
     Slot& slot = slots_.emplace_back();
-    if (!SlotHasGradients(layout_, slot_plan_, s)) continue;
-    slot.memory = {parts_.device_arena.Take(GradientSlotRow(s)), device::DType::kF32};
+    const bool written_at_rest = layout_.GradientSlotBytes(slot_plan_.unit_of_slot[s]) == 0;
+    if (written_at_rest || !SlotHasGradients(layout_, slot_plan_, s)) continue;
+    slot.memory = parts_.device_arena.Take(GradientSlotRow(s));
     if (layout_.stage().split_gradients && layout_.accumulates() && !layout_.chains())
       slot.staging = parts_.device_arena.TakeAs<float>(GradientStagingRow(s));
   }
@@ -50,29 +51,54 @@ void GradientReducer::BeginMicroBatch(int64_t micro_batch) {
   ZF_CHECK(micro_batch < batch_.micro_batches);
   micro_batch_ = micro_batch;
   if (buckets_) buckets_->BeginMicroBatch(micro_batch);
-  if (micro_batch == 0) zeroed_for_.assign(zeroed_for_.size(), -1);
+  if (micro_batch == 0) begun_for_.assign(begun_for_.size(), -1);
 }
 
 absl::StatusOr<float*> GradientReducer::Gradient(int unit) {
-  int64_t bytes = layout_.partition().PaddedElements(unit) * device::DTypeBytes(device::DType::kF32);
-  if (!layout_.needs_gradient_slots()) {
+  const int64_t bytes = layout_.partition().PaddedElements(unit) * device::DTypeBytes(device::DType::kF32);
+  if (layout_.needs_gradient_slots()) {
+    ZF_CHECK(layout_.GradientSlotBytes(unit) == bytes);
+    Slot& slot = SlotOf(unit);
+    if (begun_for_[unit] != micro_batch_) {
+      ZF_RETURN_IF_ERROR(Drain(slot));
+      parts_.ops().Zero(parts_.stream, slot.memory, bytes);
+    }
+  } else if (begun_for_[unit] == -1) {
     // Whole and fp32: micro-batches add to the same sum, begun once per step.
-    float* sum = static_cast<float*>(resting_.Offset(layout_.TrainedUnitOffset(unit)).data);
-    if (zeroed_for_[unit] == -1) parts_.ops().Zero(parts_.stream, sum, bytes);
-    zeroed_for_[unit] = micro_batch_;
-    return sum;
+    parts_.ops().Zero(parts_.stream, Made(unit).data, bytes);
   }
-  Slot& slot = slots_[slot_plan_.slot_of_unit[unit]];
-  if (zeroed_for_[unit] != micro_batch_) {
-    ZF_RETURN_IF_ERROR(Drain(slot));
-    parts_.ops().Zero(parts_.stream, slot.memory.data, bytes);
-    zeroed_for_[unit] = micro_batch_;
+  begun_for_[unit] = micro_batch_;
+  return static_cast<float*>(Made(unit).data);
+}
+
+absl::StatusOr<device::Tensor> GradientReducer::WrittenGradient(int unit) {
+  const bool adds = !layout_.needs_gradient_slots() && begun_for_[unit] != -1;
+  if (!layout_.written(unit) || adds) return device::Tensor{};
+  if (layout_.GradientSlotBytes(unit) > 0) ZF_RETURN_IF_ERROR(Drain(SlotOf(unit)));
+  begun_for_[unit] = micro_batch_;
+  const device::Tensor place = Made(unit);
+  const int64_t elements = layout_.partition().unit(unit).elements(),
+                padding = layout_.partition().PaddedElements(unit) - elements;
+  if (padding > 0) {
+    parts_.ops().Zero(parts_.stream, place.Offset(elements).data, padding * device::DTypeBytes(place.dtype));
   }
-  return static_cast<float*>(slot.memory.data);
+  return place;
+}
+
+device::Tensor GradientReducer::Made(int unit) const {
+  if (layout_.GradientSlotBytes(unit) == 0) return resting_.Offset(layout_.TrainedUnitOffset(unit));
+  const Slot& slot = slots_[slot_plan_.slot_of_unit[unit]];
+  return {slot.memory, layout_.written(unit) ? layout_.options().dtype : device::DType::kF32};
+}
+
+void GradientReducer::Narrow(int unit, device::Tensor to) {
+  const device::Tensor made = Made(unit);
+  if (made.dtype == to.dtype) return;
+  parts_.ops().Convert(parts_.stream, layout_.partition().PaddedElements(unit), made, to);
 }
 
 absl::Status GradientReducer::Deliver(int unit) {
-  ZF_CHECK(zeroed_for_[unit] == micro_batch_);
+  ZF_CHECK(begun_for_[unit] == micro_batch_);
   if (layout_.chains()) {
     DeliverLink(unit);
   } else if (layout_.stage().split_gradients) {
@@ -85,10 +111,9 @@ absl::Status GradientReducer::Deliver(int unit) {
   return absl::OkStatus();
 }
 
-absl::Status GradientReducer::DeliverBand(int unit, int64_t begin, int64_t count, const float* values) {
+absl::Status GradientReducer::DeliverBand(int unit, int64_t begin, int64_t count, device::Tensor values) {
   if (buckets_) return buckets_->Add(unit, begin, count, values);
-  const device::Tensor from{const_cast<float*>(values), device::DType::kF32};
-  parts_.ops().Convert(parts_.stream, count, from, resting_.Offset(layout_.TrainedUnitOffset(unit) + begin));
+  parts_.ops().Convert(parts_.stream, count, values, resting_.Offset(layout_.TrainedUnitOffset(unit) + begin));
   delivered_[unit] += count;
   if (delivered_[unit] < layout_.partition().unit(unit).elements()) return absl::OkStatus();
   delivered_[unit] = 0;
@@ -102,8 +127,7 @@ void GradientReducer::DeliverWhole(int unit) {
   const std::string& name = layout_.partition().unit(unit).name;
   device::Tensor whole = resting_.Offset(layout_.TrainedUnitOffset(unit));
   device::Tensor shard = resting_.Offset(layout_.TrainedShardOffset(unit, /*split=*/false));
-  if (layout_.needs_gradient_slots() && !layout_.gradients_in_bands())
-    parts_.ops().Convert(parts_.stream, elements, slots_[slot_plan_.slot_of_unit[unit]].memory, whole);
+  if (!layout_.gradients_in_bands()) Narrow(unit, whole);
   unit_reduced_[unit] = parts_.communicator.ReduceScatter(whole, shard, elements, name, parts_.stream.Record());
   if (!layout_.stage().split_optimizer) {
     unit_reduced_[unit] = parts_.communicator.AllGather({}, whole, elements, name);
@@ -114,10 +138,10 @@ void GradientReducer::DeliverWhole(int unit) {
 
 // Stages 2 and 3: every micro-batch's gradient is reduced on its own; later ones are added to the resting shard.
 void GradientReducer::DeliverSplit(int unit) {
-  Slot& slot = slots_[slot_plan_.slot_of_unit[unit]];
+  Slot& slot = SlotOf(unit);
   int64_t elements = layout_.partition().PaddedElements(unit);
-  device::Tensor wire{slot.memory.data, layout_.options().dtype};
-  if (wire.dtype != device::DType::kF32) parts_.ops().Convert(parts_.stream, elements, slot.memory, wire);
+  const device::Tensor wire = Wire(slot);
+  Narrow(unit, wire);
   device::Tensor shard = ReducedShard(unit);
   if (micro_batch_ > 0) shard = {slot.staging, device::DType::kF32};
   slot.sent = parts_.communicator.ReduceScatter(wire, shard, elements, layout_.partition().unit(unit).name,
@@ -129,11 +153,11 @@ void GradientReducer::DeliverSplit(int unit) {
 // In the order of samples: a round's reduction starts from the resting sum of the rounds before. Stage 0 gathers the
 // last sum.
 void GradientReducer::DeliverLink(int unit) {
-  Slot& slot = slots_[slot_plan_.slot_of_unit[unit]];
+  Slot& slot = SlotOf(unit);
   const int64_t elements = layout_.partition().PaddedElements(unit);
   const std::string& name = layout_.partition().unit(unit).name;
-  const device::Tensor wire{slot.memory.data, layout_.options().dtype}, shard = ReducedShard(unit);
-  if (wire.dtype != device::DType::kF32) parts_.ops().Convert(parts_.stream, elements, slot.memory, wire);
+  const device::Tensor wire = Wire(slot), shard = ReducedShard(unit);
+  Narrow(unit, wire);
   const collective::SumChain chain{.initial = micro_batch_ > 0 ? static_cast<const float*>(shard.data) : nullptr,
                                    .contributors = layout_.Contributors(batch_, micro_batch_)};
   slot.sent = parts_.communicator.ReduceScatter(wire, shard, elements, name, parts_.stream.Record(), chain);
@@ -147,8 +171,8 @@ void GradientReducer::DeliverLink(int unit) {
 device::Tensor GradientReducer::ReducedShard(int unit) const {
   if (!layout_.gradients_offloaded())
     return resting_.Offset(layout_.TrainedShardOffset(unit, layout_.stage().split_gradients));
-  const device::Tensor wire{slots_[slot_plan_.slot_of_unit[unit]].memory.data, layout_.options().dtype};
-  return wire.Offset(layout_.options().rank * layout_.partition().ShardElements(unit));
+  return Wire(slots_[slot_plan_.slot_of_unit[unit]])
+      .Offset(layout_.options().rank * layout_.partition().ShardElements(unit));
 }
 
 // The stream waits until the slot's unit has been sent, and adds a later micro-batch's shard to the resting one.
@@ -165,11 +189,11 @@ absl::Status GradientReducer::Drain(Slot& slot) {
     parts_.ops().Convert(parts_.stream, stays, rest, resting_.Offset(place));
   }
   // A slot is drained before its next use, so it still holds the micro-batch that its unit was begun for.
-  if (zeroed_for_[unit] > 0 && !layout_.chains()) {
+  if (begun_for_[unit] > 0 && !layout_.chains()) {
     parts_.ops().Accumulate(parts_.stream, layout_.partition().ShardElements(unit),
                             device::Tensor{slot.staging, device::DType::kF32}, static_cast<float*>(rest.data));
   }
-  return zeroed_for_[unit] + 1 == batch_.micro_batches ? callbacks_.at_rest(unit, rest) : absl::OkStatus();
+  return begun_for_[unit] + 1 == batch_.micro_batches ? callbacks_.at_rest(unit, rest) : absl::OkStatus();
 }
 
 // Waits for the reductions of units kept whole, in order, until at most `most_left` remain.

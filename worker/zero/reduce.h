@@ -1,8 +1,9 @@
 // Gradients from where the backward sums them to where they rest: reduced over the ranks, split or whole (ZeRO §5.2).
 //
 // A unit's gradient of one micro-batch is summed in fp32 in a slot (or straight into the resting vector where that is
-// whole and fp32), is sent in one reduce-scatter as soon as its backward is done, and rests as layout.h says. In stage
-// 0 an all-gather follows, which makes an all-reduce of the same bits as the other stages' reduce-scatter.
+// whole and fp32), or, where a pass makes each element once, written in the type in which it travels: in a slot, or
+// where it rests whole. It is sent in one reduce-scatter as soon as its backward is done, and rests as layout.h says.
+// In stage 0 an all-gather follows, which makes an all-reduce of the same bits as the other stages' reduce-scatter.
 //
 // In the order of samples (ZeroLayout::chains) that reduce-scatter starts from the resting values: the owner's sum of
 // the micro-batches of all ranks so far.
@@ -48,21 +49,30 @@ class GradientReducer {
   void BeginMicroBatch(int64_t micro_batch);
   // Where the unit's gradient is summed; zeroed by the first call for a sum that starts from zero.
   absl::StatusOr<float*> Gradient(int unit);
+  // As ParameterSource::WrittenGradient.
+  absl::StatusOr<device::Tensor> WrittenGradient(int unit);
+  // Where the gradient is that has been made in one of these two.
+  device::Tensor Made(int unit) const;
   absl::Status Deliver(int unit);
   // Used instead of Gradient and Deliver where gradients come in bands; see ParameterSource::DeliverBand.
-  absl::Status DeliverBand(int unit, int64_t begin, int64_t count, const float* values);
+  absl::Status DeliverBand(int unit, int64_t begin, int64_t count, device::Tensor values);
   // Work enqueued from now on finds every delivered gradient at rest; after the last micro-batch `at_rest` has been
   // called for all units.
   absl::Status Finish();
 
  private:
   struct Slot {
-    device::Tensor memory;     // fp32, a whole unit; narrowed in place before it is sent
+    void* memory = nullptr;    // a whole unit, fp32, narrowed in place before it is sent; or of the type in which it is
     float* staging = nullptr;  // this rank's shard of a later micro-batch, on its way to being added
     int draining = -1;         // unit whose reduction still reads this slot, or -1
     collective::Communicator::Pending sent;
   };
 
+  // A slot's gradient in the type in which it travels.
+  device::Tensor Wire(const Slot& slot) const { return {slot.memory, layout_.options().dtype}; }
+  Slot& SlotOf(int unit) { return slots_[slot_plan_.slot_of_unit[unit]]; }
+  // Rounds what is summed in the unit's slot into `to`; does nothing if it has been written there.
+  void Narrow(int unit, device::Tensor to);
   bool last_micro_batch() const { return micro_batch_ + 1 == batch_.micro_batches; }
   void DeliverWhole(int unit);
   void DeliverSplit(int unit);
@@ -80,8 +90,8 @@ class GradientReducer {
   SlotPlan slot_plan_;
   std::vector<Slot> slots_;
   std::optional<GradientBuckets> buckets_;
-  std::vector<int64_t> delivered_;   // by unit that is kept whole: elements delivered in bands
-  std::vector<int64_t> zeroed_for_;  // by unit: the micro-batch its sum was last begun for, or -1
+  std::vector<int64_t> delivered_;  // by unit that is kept whole: elements delivered in bands
+  std::vector<int64_t> begun_for_;  // by unit: the micro-batch its gradient was last begun for, or -1
   // Units that are kept whole, in the order in which they are reduced, and their reductions.
   std::deque<int> reducing_;
   std::vector<collective::Communicator::Pending> unit_reduced_;

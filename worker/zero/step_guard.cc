@@ -43,11 +43,9 @@ absl::Status StepGuard::Verdict(int64_t step) {
   return verdict;
 }
 
-absl::StatusOr<bool> StepGuard::Delivers(int64_t elements,
-                                         const std::function<absl::StatusOr<const float*>()>& values) {
+absl::StatusOr<bool> StepGuard::Delivers(int64_t elements, device::Tensor values) {
   if (digest_ == nullptr) return true;
-  ZF_ASSIGN_OR_RETURN(const float* const gradient, values());
-  ZF_RETURN_IF_ERROR(digest_->Add(gradient, elements * device::DTypeBytes(device::DType::kF32)));
+  ZF_RETURN_IF_ERROR(digest_->Add(values.data, elements * device::DTypeBytes(values.dtype)));
   return !replaying_;
 }
 

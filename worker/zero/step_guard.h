@@ -37,9 +37,9 @@ class StepGuard {
   // disagree.
   absl::Status Verdict(int64_t step);
 
-  // Called when a gradient, or a part of it, is in device memory; `values` returns where. Returns whether it is to be
-  // reduced: a replay's is only digested.
-  absl::StatusOr<bool> Delivers(int64_t elements, const std::function<absl::StatusOr<const float*>()>& values);
+  // Called when a gradient, or a part of it, is in device memory. Returns whether it is to be reduced: a replay's is
+  // only digested.
+  absl::StatusOr<bool> Delivers(int64_t elements, device::Tensor values);
 
  private:
   // Runs a pass; returns the digest of its gradients and loss.

@@ -11,6 +11,23 @@ namespace {
 class BandsTest : public DeviceTest {
  protected:
   void ExpectTheRowsOfALookup(const std::vector<int32_t>& starts);
+  // A weight's gradient in the compute type, whole and in bands.
+  std::vector<float> Written(LinearBackwardWeightArguments whole) {
+    const DeviceTensor written = Room(whole.n * whole.k);
+    whole.dw = whole.dbias = nullptr;
+    whole.written = written.tensor();
+    ops().LinearBackwardWeight(stream(), whole);
+    return Get(written);
+  }
+  std::vector<float> WrittenBands(LinearBackwardWeightArguments whole, int64_t step) {
+    const DeviceTensor written = Room(whole.n * whole.k);
+    whole.dw = whole.dbias = nullptr;
+    for (int64_t first = 0; first < whole.n; first += step) {
+      whole.written = written.tensor().Offset(first * whole.k);
+      ops().bands().LinearBackwardWeightBand(stream(), whole, {first, std::min(step, whole.n - first)});
+    }
+    return Get(written);
+  }
   static std::vector<int32_t> Ids(int64_t count, int64_t step, int64_t vocab) {
     std::vector<int32_t> ids;
     for (int64_t i = 0; i < count; ++i) ids.push_back(static_cast<int32_t>((i * step + 5) % vocab));
@@ -40,6 +57,7 @@ TEST_P(BandsTest, AreTheRowsOfAWeightGradient) {
       bands.insert(bands.end(), values.begin(), values.end());
     }
     EXPECT_EQ(bands, Get(dw)) << n << " rows, " << step << " at a time";
+    EXPECT_EQ(WrittenBands(whole, step), Written(whole));
     EXPECT_EQ(Get(bias), Get(dbias));
   }
 }

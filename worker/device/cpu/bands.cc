@@ -42,8 +42,8 @@ void CpuOps::LinearBackwardWeightBand(Stream& stream, const LinearBackwardWeight
                                                       .k = p.m,
                                                       .a = {p.dy.Offset(band.first), p.n, /*transposed=*/true},
                                                       .b = {p.x, p.k},
-                                                      .c = {{p.dw, DType::kF32}, p.k},
-                                                      .accumulate = true,
+                                                      .c = {p.gradient(), p.k},
+                                                      .accumulate = !p.written,
                                                       .whole_m = p.n}));
   if (p.dbias == nullptr) return;
   SumOverRows(pool_, p.m, band.count, {&p.dbias, 1}, [&](int64_t begin, int64_t end, float* partial) {

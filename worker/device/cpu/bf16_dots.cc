@@ -27,14 +27,16 @@ constexpr int64_t kChunkVectors = kChunkLanes / kLanes;
 // last one.
 constexpr int64_t kRowsAhead = 16;
 
-// From this many pairs on, a product takes long enough to fetch beforehand what it adds to.
+// From this many pairs on, a product takes long enough to fetch beforehand what it adds to or writes.
 constexpr int64_t kManyPairs = 64;
 
-// Computes kRows rows of kVectors vectors with all their sums in registers.
+// Computes kRows rows of kVectors vectors, the first at `column`, with all their sums in registers.
 template <int kRows, int kVectors>
-void MultiplyChunk(const Product& p, const uint32_t* b, float* c) {
+void MultiplyChunk(const Product& p, int64_t column) {
   const int64_t c_row = p.c_row;
-  const bool fetch = p.add && p.pairs >= kManyPairs;
+  float* const c = p.c + column;
+  const uint32_t* b = p.b + column / kChunkLanes * p.b_chunk;
+  const bool many = p.pairs >= kManyPairs, fetch = p.add && many;
   __m512 sums[kRows][kVectors];
   HWY_UNROLL(8)
   for (int row = 0; row < kRows; ++row) {
@@ -42,6 +44,11 @@ void MultiplyChunk(const Product& p, const uint32_t* b, float* c) {
     for (int vector = 0; vector < kVectors; ++vector) {
       sums[row][vector] = _mm512_setzero_ps();
       if (fetch) _mm_prefetch(c + row * c_row + vector * kLanes, _MM_HINT_T0);
+    }
+    if (many && p.rounded != nullptr) {
+      const BF16* const rounded = p.rounded + row * p.rounded_row + column;
+      _mm_prefetch(rounded, _MM_HINT_T0);
+      _mm_prefetch(rounded + 2 * kLanes, _MM_HINT_T0);
     }
   }
   const uint32_t* a = p.a;
@@ -64,12 +71,17 @@ void MultiplyChunk(const Product& p, const uint32_t* b, float* c) {
     for (int vector = 0; vector < kVectors; ++vector) {
       float* const to = c + row * c_row + vector * kLanes;
       if (p.add) sums[row][vector] = _mm512_add_ps(sums[row][vector], _mm512_loadu_ps(to));
-      _mm512_storeu_ps(to, sums[row][vector]);
+      if (p.rounded == nullptr) {
+        _mm512_storeu_ps(to, sums[row][vector]);
+      } else {
+        BF16* const rounded = p.rounded + row * p.rounded_row + column + vector * kLanes;
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(rounded), RoundToBF16(sums[row][vector]));
+      }
     }
   }
 }
 
-using ChunkFunction = void (*)(const Product&, const uint32_t*, float*);
+using ChunkFunction = void (*)(const Product&, int64_t column);
 
 template <int... kIndex>
 constexpr std::array<ChunkFunction, sizeof...(kIndex)> ChunkFunctions(std::integer_sequence<int, kIndex...>) {
@@ -99,8 +111,7 @@ void Multiply(const Product& p) {
   ZF_CHECK(p.rows >= 1 && p.rows <= kStripRows && p.columns % kLanes == 0);
   for (int64_t column = 0; column < p.columns; column += kChunkLanes) {
     const int64_t vectors = std::min(kChunkVectors, (p.columns - column) / kLanes);
-    kChunkFunctions[(p.rows - 1) * kChunkVectors + vectors - 1](p, p.b + column / kChunkLanes * p.b_chunk,
-                                                                p.c + column);
+    kChunkFunctions[(p.rows - 1) * kChunkVectors + vectors - 1](p, column);
   }
 }
 

@@ -23,7 +23,8 @@ inline constexpr int64_t kChunkLanes = 64;  // columns that a product computes a
 bool Available();
 
 // c(rows, columns) = (or with `add`: += ) the sum over i < pairs of dot(a(row, i), b(i, column)), added up in the order
-// of i, so that an element's bits depend on nothing else.
+// of i, so that an element's bits depend on nothing else. Where `rounded` is set, c + the sum (or without `add` the sum
+// alone) is rounded and stored there, and c is left as it is.
 struct Product {
   int64_t rows;     // 1 to kStripRows
   int64_t columns;  // a multiple of kLanes
@@ -35,6 +36,8 @@ struct Product {
   float* c;  // rows are c_row apart
   int64_t c_row;
   bool add = false;
+  BF16* rounded = nullptr;  // rows are rounded_row apart
+  int64_t rounded_row = 0;
 };
 void Multiply(const Product& product);
 

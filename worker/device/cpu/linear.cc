@@ -72,8 +72,8 @@ void CpuOps::LinearBackwardWeight(Stream& stream, const LinearBackwardWeightArgu
                                 .k = p.m,
                                 .a = {p.dy, p.n, /*transposed=*/true},
                                 .b = {p.x, p.k},
-                                .c = {{p.dw, DType::kF32}, p.k},
-                                .accumulate = true};
+                                .c = {p.gradient(), p.k},
+                                .accumulate = !p.written};
   static_cast<CpuStream&>(stream).Keep(Matmul(pool_, product));
   if (p.dbias == nullptr) return;
   SumOverRows(pool_, p.m, p.n, {&p.dbias, 1}, [&](int64_t begin, int64_t end, float* partial) {

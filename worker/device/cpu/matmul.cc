@@ -37,6 +37,10 @@ constexpr OutputTile kBufferedTile = {256, 768};
 constexpr OutputTile kDotsBlock = {384, 768};
 constexpr int64_t kDotsDepth = 1024;
 
+// The blocks of a gradient to be rounded whose sums over kDotsDepth tokens wait in a buffer for those over the rest; x
+// is packed again for each so many blocks.
+constexpr int64_t kDotsBlocksWaiting = 2;
+
 // One thread's fp32 copies of the tile in progress; allocated once, at the thread's first conversion.
 struct ConversionBuffers {
   float a[kTile.m * kPanelDepth];
@@ -57,6 +61,13 @@ float* BufferedTile() {
 uint32_t* DotsBuffer() {
   constexpr int64_t kWords = (kDotsBlock.m + kDotsBlock.n) * kDotsDepth / 2;
   thread_local const std::unique_ptr<uint32_t[]> buffer = std::make_unique<uint32_t[]>(kWords);
+  return buffer.get();
+}
+
+// Memory that is not touched before it is used.
+float* WaitingSums() {
+  thread_local const std::unique_ptr<float[]> buffer =
+      std::make_unique_for_overwrite<float[]>(kDotsBlocksWaiting * kDotsBlock.m * kDotsBlock.n);
   return buffer.get();
 }
 
@@ -129,47 +140,67 @@ absl::Status FloatTile(const MatmulArguments& p) {
   return status;
 }
 
-// Adds to a block of at most kDotsBlock the product of `pairs` pairs of packed columns of a and of b.
-void DotsBlock(int64_t pairs, const uint32_t* a, const uint32_t* b, const MatmulArguments& block) {
+// Where the sums of a block go over some of its tokens.
+struct DotsSums {
+  Matrix sums;          // fp32
+  bool add;             // whether they are added to what is there
+  Matrix rounded = {};  // bf16: where the result goes, in place of `sums`; may be null
+};
+
+// Computes, for a block of at most kDotsBlock, the product of `pairs` pairs of packed columns of a and of b.
+void MultiplyDotsBlock(const OutputTile& block, int64_t pairs, const uint32_t* a, const uint32_t* b,
+                       const DotsSums& to) {
   using bf16_dots::kChunkLanes;
   const int64_t chunk = pairs * kChunkLanes;
   for (int64_t column = 0; column < block.n; column += kChunkLanes) {
     for (int64_t row = 0; row < block.m;) {
       const int64_t in_chunk = row % kChunkLanes;
       const int64_t rows = std::min({bf16_dots::kStripRows, kChunkLanes - in_chunk, block.m - row});
-      bf16_dots::Multiply({.rows = rows,
-                           .columns = std::min(kChunkLanes, block.n - column),
-                           .pairs = pairs,
-                           .a = a + row / kChunkLanes * chunk + in_chunk,
-                           .a_row = 1,
-                           .a_pair = kChunkLanes,
-                           .b = b + column / kChunkLanes * chunk,
-                           .b_chunk = chunk,
-                           .c = static_cast<float*>(block.c.data.data) + row * block.c.stride + column,
-                           .c_row = block.c.stride,
-                           .add = true});
+      bf16_dots::Product product{.rows = rows,
+                                 .columns = std::min(kChunkLanes, block.n - column),
+                                 .pairs = pairs,
+                                 .a = a + row / kChunkLanes * chunk + in_chunk,
+                                 .a_row = 1,
+                                 .a_pair = kChunkLanes,
+                                 .b = b + column / kChunkLanes * chunk,
+                                 .b_chunk = chunk,
+                                 .c = static_cast<float*>(Part(to.sums, row, column).data.data),
+                                 .c_row = to.sums.stride,
+                                 .add = to.add};
+      if (to.rounded.data) {
+        product.rounded = static_cast<BF16*>(Part(to.rounded, row, column).data.data);
+        product.rounded_row = to.rounded.stride;
+      }
+      bf16_dots::Multiply(product);
       row += rows;
     }
   }
 }
 
-// Adds the product of a's columns and b's columns, at most kDotsBlock.n of these, to a tile.
+// Computes a tile of the product of a's columns and b's columns, at most kDotsBlock.n of these.
 void DotsTile(const MatmulArguments& p) {
   const int64_t depth = EvenBlock(p.k, kDotsDepth), height = EvenBlock(p.m, kDotsBlock.m);
-  for (int64_t k0 = 0; k0 < p.k; k0 += depth) {
-    const int64_t kb = std::min(depth, p.k - k0), pairs = CeilDivide(kb, 2);
-    uint32_t *const b = DotsBuffer(), *const a = b + RoundUp(p.n, bf16_dots::kChunkLanes) * pairs;
-    const auto pack = [&](const Matrix& from, int64_t columns, uint32_t* to) {
-      bf16_dots::PackPairsOfRows(kb, columns, static_cast<const BF16*>(from.data.data) + k0 * from.stride, from.stride,
-                                 to);
-    };
-    pack(p.b, p.n, b);
-    for (int64_t row = 0; row < p.m; row += height) {
-      MatmulArguments block = p;
-      block.m = std::min(height, p.m - row);
-      block.c = Part(p.c, row, 0);
-      pack(Part(p.a, row, 0), block.m, a);
-      DotsBlock(pairs, a, b, block);
+  const bool rounds = p.c.data.dtype != DType::kF32, waits = rounds && depth < p.k;
+  const int64_t group = waits ? kDotsBlocksWaiting * height : p.m;
+  for (int64_t first = 0; first < p.m; first += group) {
+    const int64_t end = std::min(first + group, p.m);
+    for (int64_t k0 = 0; k0 < p.k; k0 += depth) {
+      const int64_t kb = std::min(depth, p.k - k0), pairs = CeilDivide(kb, 2);
+      uint32_t *const b = DotsBuffer(), *const a = b + RoundUp(p.n, bf16_dots::kChunkLanes) * pairs;
+      const auto pack = [&](const Matrix& from, int64_t columns, uint32_t* to) {
+        bf16_dots::PackPairsOfRows(kb, columns, static_cast<const BF16*>(from.data.data) + k0 * from.stride,
+                                   from.stride, to);
+      };
+      pack(p.b, p.n, b);
+      for (int64_t row = first; row < end; row += height) {
+        const OutputTile block = {std::min(height, end - row), p.n};
+        const Matrix c = Part(p.c, row, 0);
+        DotsSums to{.sums = c, .add = p.accumulate || k0 > 0};
+        if (rounds) to.sums = {{WaitingSums() + (row - first) * p.n, DType::kF32}, p.n};
+        if (rounds && k0 + kb == p.k) to.rounded = c;
+        pack(Part(p.a, row, 0), block.m, a);
+        MultiplyDotsBlock(block, pairs, a, b, to);
+      }
     }
   }
 }
@@ -184,7 +215,7 @@ Path ChoosePath(const MatmulArguments& p) {
   if (p.a.data.dtype == DType::kBF16 && p.b.data.dtype == DType::kBF16 && p.c.data.dtype != DType::kF16) {
     if (!HasBF16Instructions()) return Path::kConverted;
     const bool columns_along_k = p.a.transposed && !p.b.transposed && p.n % bf16_dots::kLanes == 0;
-    if (columns_along_k && p.accumulate && bf16_dots::Available()) return Path::kDots;
+    if (columns_along_k && !p.bias && bf16_dots::Available()) return Path::kDots;
     const bool wide = std::max(p.n, p.whole_n) > kBufferedTile.n;
     return wide && p.c.data.dtype == DType::kF32 && !p.accumulate ? Path::kBuffered : Path::kPrimitive;
   }

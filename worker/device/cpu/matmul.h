@@ -3,7 +3,7 @@
 // c(m,n) = a(m,k) b(k,n) [+ c] [+ bias], any mix of types, fp32 accumulation. How a product runs:
 //   all fp32, rows of a and b along k   oneDNN's sgemm, in place;
 //   bf16 x bf16, bf16 instructions      oneDNN's matmul primitive (matmul_primitive.h);
-//   the same without AMX, added to c, columns of a and b along k
+//   the same without AMX or bias, columns of a and b along k
 //                                       bf16_dots.h, on operands that are packed for each tile;
 //   anything else                       panels are copied as fp32 into the thread's fixed buffer, then sgemm.
 // oneDNN runs on one thread each time; the output is cut into tiles that depend on the shape alone, so the bits do

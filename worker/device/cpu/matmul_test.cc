@@ -128,32 +128,42 @@ TEST(MatmulTest, WeightGradients) {
   for (const auto multiply : {SerialMatmul, OnOnePoolThread, OnThreePoolThreads}) {
     ExpectMatchesDouble({70, 48, 1101, kHalf, kHalf, kFloat, true, false, true, false}, multiply);
     ExpectMatchesDouble({401, 800, 33, kHalf, kHalf, kFloat, true, false, true, false}, multiply);
+    for (const DType written : {kFloat, kHalf}) {
+      ExpectMatchesDouble({70, 48, 33, kHalf, kHalf, written, true, false, false, false}, multiply);
+      ExpectMatchesDouble({801, 32, 1101, kHalf, kHalf, written, true, false, false, false}, multiply);
+    }
   }
 }
 
-// An element depends on neither the tile nor the number of threads.
-TEST(MatmulTest, PartsOfAWeightGradientHaveTheWholesBits) {
-  constexpr int64_t kRows = 500, kColumns = 48, kDepth = 70, kFirst = 130, kPart = 200;
+void ExpectThatPartsHaveTheWholesBits(DType type, bool accumulate) {
+  constexpr int64_t kRows = 1300, kColumns = 32, kDepth = 1030, kFirst = 130, kPart = 900;
   Stored a(kDepth, kRows, DType::kBF16, 1), b(kDepth, kColumns, DType::kBF16, 2);
-  Stored whole(kRows, kColumns, DType::kF32, 3), part = whole;
+  Stored whole(kRows, kColumns, type, 3), part = whole;
   MatmulArguments product{.m = kRows,
                           .n = kColumns,
                           .k = kDepth,
                           .a = {a.data(), a.stride, /*transposed=*/true},
                           .b = {b.data(), b.stride},
                           .c = {whole.data(), whole.stride},
-                          .accumulate = true};
+                          .accumulate = accumulate};
   ThreadPool pool(3), alone(1);
   ASSERT_TRUE(Matmul(pool, product).ok());
   product.m = kPart;
   product.a.data = a.data().Offset(kFirst);
   product.c.data = part.data().Offset(kFirst * part.stride);
   product.whole_m = kRows;
-  if (!bf16_dots::Available()) GTEST_SKIP() << "other products are cut at the edges of tiles alone";
   ASSERT_TRUE(Matmul(alone, product).ok());
   for (int64_t row = kFirst; row < kFirst + kPart; ++row) {
     for (int64_t column = 0; column < kColumns; ++column) ASSERT_EQ(whole.At(row, column), part.At(row, column));
   }
+}
+
+// An element depends on neither the tile nor the number of threads, nor on how many rows are summed at a time.
+TEST(MatmulTest, PartsOfAWeightGradientHaveTheWholesBits) {
+  if (!bf16_dots::Available()) GTEST_SKIP() << "other products are cut at the edges of tiles alone";
+  ExpectThatPartsHaveTheWholesBits(DType::kF32, /*accumulate=*/true);
+  ExpectThatPartsHaveTheWholesBits(DType::kF32, /*accumulate=*/false);
+  ExpectThatPartsHaveTheWholesBits(DType::kBF16, /*accumulate=*/false);
 }
 
 // The primitive takes every type in the same way, so its shapes, strides, bias and sum can be checked in fp32 anywhere.

@@ -82,14 +82,14 @@ void CudaOps::LinearBackwardWeight(Stream& stream, const LinearBackwardWeightArg
 // TFLOP/s to 562, 504, 600 and 678.
 void CudaOps::LinearBackwardWeightBand(Stream& stream, const LinearBackwardWeightArguments& p, const RowBand& band) {
   constexpr char kOp[] = "LinearBackwardWeight";
-  const Matrix gradient = {{p.dw, DType::kF32}, p.k};
+  const Matrix gradient = {p.gradient(), p.k};
   matmul_->Run(stream, kOp,
                {.m = band.count,
                 .n = p.k,
                 .k = p.m,
                 .a = {p.dy.Offset(band.first), p.n, /*transposed=*/true},
                 .b = {p.x, p.k},
-                .c = gradient,
+                .c = p.written ? Matrix{} : gradient,
                 .d = gradient,
                 .whole_m = p.n});
   if (p.dbias != nullptr) AddColumnSums(stream, kOp, p.m, p.n, band, p.dy, workspace_.partials<float>(), p.dbias);

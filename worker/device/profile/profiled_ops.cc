@@ -17,6 +17,11 @@ double Times(Sizes... sizes) {
 
 double ElementBytes(const Tensor& tensor) { return static_cast<double>(DTypeBytes(tensor.dtype)); }
 
+// Bytes per element of a weight's gradient that are read and written.
+double GradientBytes(const LinearBackwardWeightArguments& p) {
+  return p.written ? ElementBytes(p.written) : 2 * ElementBytes(p.gradient());
+}
+
 double Tokens(const AttentionShape& shape) { return Times(shape.batch, shape.time); }
 
 // The floating-point operations of one product over all pairs of a query and a key that the query sees.
@@ -81,7 +86,7 @@ void ProfiledOps::LinearBackwardInputGelu(Stream& stream, const LinearBackwardIn
 
 void ProfiledOps::LinearBackwardWeight(Stream& stream, const LinearBackwardWeightArguments& p) {
   Time(stream, "LinearBackwardWeight", 2 * Times(p.m, p.n, p.k),
-       ElementBytes(p.x) * (Times(p.m, p.n) + Times(p.m, p.k)) + 8 * Times(p.n, p.k),
+       ElementBytes(p.x) * (Times(p.m, p.n) + Times(p.m, p.k)) + GradientBytes(p) * Times(p.n, p.k),
        [&] { ops_.LinearBackwardWeight(stream, p); });
 }
 
@@ -237,7 +242,7 @@ void ProfiledOps::PartCrossEntropy(Stream& stream, const PartCrossEntropyArgumen
 void ProfiledOps::LinearBackwardWeightBand(Stream& stream, const LinearBackwardWeightArguments& p,
                                            const RowBand& band) {
   Time(stream, "LinearBackwardWeightBand", 2 * Times(p.m, band.count, p.k),
-       ElementBytes(p.x) * (Times(p.m, band.count) + Times(p.m, p.k)) + 8 * Times(band.count, p.k),
+       ElementBytes(p.x) * (Times(p.m, band.count) + Times(p.m, p.k)) + GradientBytes(p) * Times(band.count, p.k),
        [&] { ops_.bands().LinearBackwardWeightBand(stream, p, band); });
 }
 

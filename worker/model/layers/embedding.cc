@@ -79,7 +79,7 @@ device::EmbeddingBackwardArguments EmbeddingLayer::Lookup(const UnitPass& pass, 
 absl::Status EmbeddingLayer::Backward(const UnitPass& pass) const {
   const Pass& p = pass.pass;
   ZF_ASSIGN_OR_RETURN(const device::Tensor dx, p.WholeGradient(pass.unit));
-  float* const gradient = pass.dw->whole();
+  float* const gradient = pass.dw->sums();
   const device::EmbeddingBackwardArguments lookup =
       Lookup(pass, dx, gradient + tokens_, positions_ < 0 ? nullptr : gradient + positions_);
   if (p.residual.in_parts()) {
@@ -102,10 +102,10 @@ absl::Status EmbeddingLayer::TokensInBands(const UnitPass& pass, device::Tensor 
 absl::Status EmbeddingLayer::PositionsInBands(const UnitPass& pass, device::Tensor dx) const {
   if (positions_ < 0) return absl::OkStatus();
   const Pass& p = pass.pass;
-  const int64_t most = p.bands.Rows(hidden_);
+  const int64_t most = p.gradients.Rows(hidden_);
   for (int64_t first = 0; first < context_; first += most) {
     const int64_t count = std::min(most, context_ - first);
-    float* const band = p.bands.Zeros(count * hidden_, p.stream);
+    float* const band = p.gradients.Zeros(count * hidden_);
     p.ops.bands().PositionsBackwardBand(p.stream, Lookup(pass, dx, band, band), {first, count});
     ZF_RETURN_IF_ERROR(pass.dw->Deliver(positions_ + first * hidden_, count * hidden_, band));
   }

@@ -57,7 +57,7 @@ absl::Status NormOp::Backward(const UnitPass& pass, const Places& places, device
     sums = p.scratch.norm_gradients + sums_at_;
     p.ops.Zero(p.stream, sums, elements() * static_cast<int64_t>(sizeof(float)));
   } else {
-    sums = pass.dw->SumsAt(weight_, elements(), p.stream);
+    sums = pass.dw->SumsAt(weight_, elements());
   }
   AddGradients(pass, places, mine, dx, sums);
   return sums == nullptr || stream.divided() ? absl::OkStatus() : pass.dw->Deliver(weight_, elements(), sums);
@@ -98,7 +98,7 @@ absl::Status NormOp::AddGradient(const UnitPass& pass) const {
 
 absl::Status AddSummedGradient(const UnitPass& pass, int64_t weight, int64_t elements, float* sums) {
   const Pass& p = pass.pass;
-  float* const gradient = pass.dw->SumsAt(weight, elements, p.stream);
+  float* const gradient = pass.dw->SumsAt(weight, elements);
   p.ops.Accumulate(p.stream, elements, {sums, device::DType::kF32}, gradient);
   return pass.dw->Deliver(weight, elements, gradient);
 }

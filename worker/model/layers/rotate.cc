@@ -58,7 +58,7 @@ absl::Status HeadNorm::Backward(const UnitPass& pass, device::Tensor x, device::
     sums = p.scratch.norm_gradients + sums_at_;
     p.ops.Zero(p.stream, sums, elements() * static_cast<int64_t>(sizeof(float)));
   } else {
-    sums = pass.dw->SumsAt(weight_, elements(), p.stream);
+    sums = pass.dw->SumsAt(weight_, elements());
   }
   p.ops.llama().HeadNormBackward(p.stream, {.m = p.m(),
                                             .heads = heads_,
