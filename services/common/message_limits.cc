@@ -33,7 +33,7 @@ constexpr SizeLimit kSizeLimits[] = {
     {Body::kPeersWanted, "PeersWanted", 1 << 10},
     {Body::kLoadResult, "LoadResult", 16 << 10},
     {Body::kHeartbeat, "Heartbeat", 16 << 10},
-    {Body::kEvent, "Event", 16 << 10},
+    {Body::kEvent, "Event", 32 << 10},  // a histogram with values in each of its 1,551 buckets takes 20 KB
     {Body::kShardWritten, "ShardWritten", kMostShardRecordBytes},
     {Body::kFailure, "Failure", 64 << 10},
     {Body::kFinished, "Finished", 256 << 10},  // holds a rank's report

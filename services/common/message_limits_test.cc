@@ -11,6 +11,7 @@
 #include "worker/data/fingerprint.h"
 #include "worker/model/spec.h"
 #include "worker/trainer/tensor_table.h"
+#include "worker/zero/spread.h"
 
 namespace zerofleet::services {
 namespace {
@@ -43,6 +44,19 @@ TEST(MessageLimits, AWorkersOwnMessagesPass) {
   }
   EXPECT_TRUE(Admit(message).ok());
   EXPECT_LT(message.ByteSizeLong(), 256u << 10);
+}
+
+TEST(MessageLimits, AHistogramWithValuesInEveryBucketPasses) {
+  v1::WorkerMessage message;
+  message.set_generation(1'000'000);
+  v1::HistogramEvent& histogram = *message.mutable_event()->mutable_histogram();
+  histogram.set_step(1'000'000'000);
+  histogram.set_tensor(std::string(512, 't'));
+  for (const double limit : zero::Spread::Limits()) {
+    histogram.add_limits(limit);
+    histogram.add_counts(int64_t{1} << 40);
+  }
+  EXPECT_TRUE(Admit(message).ok()) << message.ByteSizeLong();
 }
 
 TEST(MessageLimits, WhatTheLargestFleetSaysPasses) {

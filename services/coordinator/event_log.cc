@@ -42,7 +42,9 @@ void EventLog::Publish(v1::Event event) {
   event.set_log(log_);
   absl::MutexLock lock(&mutex_);
   event.set_number(end_index() + 1);
-  window_.push_back(std::make_shared<const v1::Event>(std::move(event)));
+  const size_t bytes = event.ByteSizeLong();
+  window_.push_back({std::make_shared<const v1::Event>(std::move(event)), bytes});
+  window_bytes_ += bytes;
   Trim();
   for (EventFollower* follower : followers_) Queue(follower);
 }
@@ -138,16 +140,23 @@ absl::StatusOr<SharedEvent> EventLog::Next(Cursor& cursor) {
                                                      " after event ", cursor.next, " are no longer kept"));
   }
   if (cursor.next == end_index()) return SharedEvent();
-  return window_[cursor.next++ - first_];
+  return window_[cursor.next++ - first_].event;
 }
 
+bool EventLog::KeepsMoreThan(size_t events, size_t bytes) const {
+  return window_.size() > events || window_bytes_ > bytes;
+}
+
+// The newest event stays, however large it is.
 void EventLog::Trim() {
   uint64_t needed = end_index();  // the oldest event that must stay
   for (const Cursor* cursor : cursors_) {
     if (cursor->holds) needed = std::min(needed, cursor->next);
   }
-  while (window_.size() > limits_.window && (first_ < needed || window_.size() > limits_.held)) {
-    if (window_.front()->has_start()) start_ = window_.front();
+  while (window_.size() > 1 && KeepsMoreThan(limits_.window, limits_.window_bytes) &&
+         (first_ < needed || KeepsMoreThan(limits_.held, limits_.held_bytes))) {
+    if (window_.front().event->has_start()) start_ = window_.front().event;
+    window_bytes_ -= window_.front().bytes;
     window_.pop_front();
     ++first_;
   }

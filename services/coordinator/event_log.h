@@ -1,8 +1,9 @@
 // A run's events, and their followers, each of which reads at its own pace.
 //
-// The log keeps a window of the newest events, so its memory is bounded however long a run is. A follower that joins
-// late gets the start event, a notice of how many events it missed, and then the window. A follower that falls behind
-// the window is cut off, unless it holds its events: then the log keeps what it has not read, up to a larger bound.
+// The log keeps a window of the newest events, bounded in number and in bytes, so its memory is bounded however long a
+// run is and however large its events are. A follower that joins late gets the start event, a notice of how many events
+// it missed, and then the window. A follower that falls behind the window is cut off, unless it holds its events: then
+// the log keeps what it has not read, up to larger bounds.
 //
 // Publishing only appends: followers are served by the log's own thread, so publishers never wait for a follower.
 #ifndef ZEROFLEET_SERVICES_COORDINATOR_EVENT_LOG_H_
@@ -27,10 +28,13 @@ namespace zerofleet::services {
 
 using SharedEvent = std::shared_ptr<const v1::Event>;
 
-// All limits but `followers` count events. A step's event takes about 200 bytes, a tensor's histogram some 20 KB.
+// Bytes are those of serialized events. A step's event takes about 200 bytes, a tensor's histogram up to 20 KB; a step
+// whose histograms are drawn adds two for each tensor, all at once, and watchers should get through that.
 struct EventLogLimits {
-  size_t window = 4096;
-  size_t held = 131'072;  // the most that are kept for followers that hold theirs
+  size_t window = 4096;  // events
+  size_t window_bytes = 16 << 20;
+  size_t held = 131'072;  // the most events that are kept for followers that hold theirs
+  size_t held_bytes = 128 << 20;
   size_t followers = 16;
 };
 
@@ -80,11 +84,16 @@ class EventLog {
 
  private:
   using Cursor = EventFollower::Cursor;
+  struct Kept {
+    SharedEvent event;
+    size_t bytes = 0;
+  };
 
   void Attach(Cursor* cursor, bool hold) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HasNext(const Cursor& cursor) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The next event; null if there is none yet; ResourceExhausted if it is no longer kept.
   absl::StatusOr<SharedEvent> Next(Cursor& cursor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool KeepsMoreThan(size_t events, size_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Trim() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Queue(EventFollower* follower) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ServeUntilShutDown();
@@ -97,7 +106,8 @@ class EventLog {
   const EventLogLimits limits_;
   const uint64_t log_;  // random: see v1::Event
   absl::Mutex mutex_;
-  std::deque<SharedEvent> window_ ABSL_GUARDED_BY(mutex_);
+  std::deque<Kept> window_ ABSL_GUARDED_BY(mutex_);
+  size_t window_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t first_ ABSL_GUARDED_BY(mutex_) = 0;  // index of the window's first event
   SharedEvent start_ ABSL_GUARDED_BY(mutex_);   // the start event, once it has left the window
   std::set<EventFollower*> followers_ ABSL_GUARDED_BY(mutex_);

@@ -184,6 +184,65 @@ TEST(EventLogTest, AHoldingFollowerLosesNothingUpToTheLargerBound) {
   log.Remove(&slow);
 }
 
+// A histogram of one tensor: `bytes` and a little more.
+v1::Event Large(int64_t step, size_t bytes) {
+  v1::Event event;
+  event.mutable_histogram()->set_step(step);
+  event.mutable_histogram()->set_tensor(std::string(bytes, 'x'));
+  return event;
+}
+
+TEST(EventLogTest, LargeEventsLeaveBeforeTheWindowIsFull) {
+  EventLog log({.window = 100, .window_bytes = 10'000});
+  v1::Event start;
+  start.mutable_start()->set_version("1");
+  log.Publish(start);
+  for (int64_t step = 1; step <= 20; ++step) log.Publish(Large(step, 3000));
+  log.End();
+  std::vector<v1::Event> events;
+  EXPECT_TRUE(log.Follow([&](const v1::Event& event) { events.push_back(event); }).ok());
+  ASSERT_EQ(events.size(), 5u);
+  EXPECT_TRUE(events[0].has_start());
+  EXPECT_THAT(events[1].notice().message(), HasSubstr("17 earlier events"));
+  for (size_t i = 2; i < 5; ++i) {
+    EXPECT_EQ(events[i].histogram().step(), static_cast<int64_t>(16 + i));
+    EXPECT_EQ(events[i].number(), 17 + i);
+  }
+}
+
+TEST(EventLogTest, AnEventLargerThanTheWindowIsKeptUntilTheNext) {
+  EventLog log({.window = 100, .window_bytes = 1000});
+  log.Publish(Step(1));
+  log.Publish(Large(2, 3000));
+  Follower first;
+  ASSERT_TRUE(log.Add(&first, false).ok());
+  EXPECT_THAT(first.Texts(1), ElementsAre(HasSubstr("1 earlier events")));
+  log.WriteDone(&first, true);
+  EXPECT_EQ(first.Texts(2).size(), 2u);
+  log.Publish(Step(3));
+  log.WriteDone(&first, true);
+  EXPECT_THAT(first.Texts(3), testing::Contains("3"));
+  first.LeaveForGood(log);
+}
+
+TEST(EventLogTest, WhatIsHeldIsBoundedInBytesToo) {
+  EventLog log({.window = 2, .window_bytes = 10'000, .held = 1000, .held_bytes = 100'000});
+  Follower slow;
+  ASSERT_TRUE(log.Add(&slow, true).ok());
+  for (int64_t step = 1; step <= 30; ++step) log.Publish(Large(step, 3000));
+  for (size_t read = 1; read <= 30; ++read) {
+    ASSERT_EQ(slow.Texts(read).size(), read);
+    log.WriteDone(&slow, true);
+  }
+  EXPECT_FALSE(slow.finished());
+  log.Publish(Step(31));
+  slow.Texts(31);
+  for (int64_t step = 32; step <= 100; ++step) log.Publish(Large(step, 3000));
+  log.WriteDone(&slow, true);
+  EXPECT_EQ(slow.Finished().code(), absl::StatusCode::kResourceExhausted);
+  log.Remove(&slow);
+}
+
 TEST(EventLogTest, WhoPublishesDoesNotWaitForAFollower) {
   struct Stuck : EventFollower {
     void Write(SharedEvent) override {

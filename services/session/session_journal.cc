@@ -30,10 +30,7 @@ void SessionJournal::Sent(const v1::WorkerMessage& message) {
       parameters_ = message.ready().parameters();
       return;
     case Body::kHeartbeat: step_ = std::max(step_, message.heartbeat().step()); return;
-    case Body::kEvent:
-      events_.push_back(message);
-      if (events_.size() > kMostEvents) events_.pop_front();
-      return;
+    case Body::kEvent: NoteEvent(message); return;
     case Body::kShardWritten: shard_ = message; return;
     case Body::kFailure: failure_ = message; return;
     case Body::kFinished: finished_ = message; return;
@@ -94,12 +91,22 @@ void SessionJournal::NoteNeighbours(const v1::Peers& peers) {
   }
 }
 
+void SessionJournal::NoteEvent(const v1::WorkerMessage& message) {
+  events_.push_back(message);
+  event_bytes_ += message.ByteSizeLong();
+  while (events_.size() > 1 && (events_.size() > kMostEvents || event_bytes_ > kMostEventBytes)) {
+    event_bytes_ -= events_.front().ByteSizeLong();
+    events_.pop_front();
+  }
+}
+
 void SessionJournal::LeaveView() {
   assignment_.reset();
   start_.reset();
   step_ = 0;
   for (auto* message : {&ready_, &shard_, &failure_, &finished_}) message->reset();
   events_.clear();
+  event_bytes_ = 0;
 }
 
 std::optional<v1::WorkerMessage> SessionJournal::Hello(double now) const {

@@ -21,9 +21,9 @@ namespace zerofleet::services {
 
 class SessionJournal {
  public:
-  // The most events that are kept: more than a fleet sends while its coordinator restarts; about 100 bytes each, with
-  // histograms (histograms.every_steps) some 20 KB.
-  static constexpr size_t kMostEvents = 4096;
+  // The most events that are kept, and the most bytes of them: more than a fleet sends while its coordinator restarts.
+  // An event takes about 100 bytes, a histogram (histograms.every_steps) up to 20 KB.
+  static constexpr size_t kMostEvents = 4096, kMostEventBytes = 16 << 20;
 
   // Notes a message from the worker, with its generation set, whether it can be sent now or not.
   void Sent(const v1::WorkerMessage& message);
@@ -37,6 +37,7 @@ class SessionJournal {
 
  private:
   void LeaveView();
+  void NoteEvent(const v1::WorkerMessage& message);
   // In a view too large for its assignment to name all members, keeps two of those that the worker requested, so that
   // each rank can be named by two others if it does not come back. One is the next rank, the other is half the view
   // away, on another node.
@@ -57,6 +58,7 @@ class SessionJournal {
   int64_t step_ = 0;
   std::optional<v1::WorkerMessage> ready_, shard_, failure_, finished_;
   std::deque<v1::WorkerMessage> events_;
+  size_t event_bytes_ = 0;
 };
 
 }  // namespace zerofleet::services

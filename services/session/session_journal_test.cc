@@ -140,6 +140,17 @@ TEST_F(SessionJournalTest, KeepsTheNewestEventsInOrderAndTheEnd) {
   EXPECT_TRUE(rest.back().has_finished());
 }
 
+TEST_F(SessionJournalTest, KeepsFewerLargeEvents) {
+  Train();
+  const std::string text(1 << 20, 'h');
+  for (int step = 1; step <= 40; ++step) {
+    Say("generation: 7 event { histogram { step: " + std::to_string(step) + " tensor: '" + text + "' } }");
+  }
+  const auto rest = journal_.Rest();
+  ASSERT_EQ(rest.size(), SessionJournal::kMostEventBytes / text.size() - 1);  // each is a little larger than its text
+  EXPECT_EQ(rest.back().event().histogram().step(), 40);
+}
+
 TEST_F(SessionJournalTest, ARegroupEndsTheViewEvenBeforeTheWorkerHasTakenItIn) {
   Train();
   Say("generation: 7 shard_written { step: 5 }");
