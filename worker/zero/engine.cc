@@ -132,6 +132,7 @@ absl::Status ZeroEngine::SetControl(const device::StepControl& control) {
   ZF_CHECK(launched_.empty());
   ZF_RETURN_IF_ERROR(Finish());
   results_[last_slot_] = control;
+  next_scale_ = control.loss_scale;
   parts_.device.Copy(parts_.stream, control_, &results_[last_slot_], sizeof control);
   return parts_.stream.Synchronize();
 }
@@ -220,7 +221,8 @@ absl::StatusOr<StepResult> ZeroEngine::Collect() {
   }
   ZF_RETURN_IF_ERROR(parts_.stream.failure());
   const device::StepControl& control = results_[launched.slot];
-  if (control.apply == 0 && !(loss_scaling_.dynamic && control.loss_scale > 1)) {
+  const double scale = std::exchange(next_scale_, control.loss_scale);  // `control` has the scale of the next step
+  if (control.apply == 0 && !(loss_scaling_.dynamic && scale > 1)) {
     v1::Divergence divergence;
     divergence.set_step(launched.step);
     divergence.set_cause(absl::StrCat("loss ", control.loss, ", gradient norm ", control.grad_norm));

@@ -184,6 +184,7 @@ class ZeroEngine : private model::ParameterSource {
   device::StepControl* control_;  // device memory
   device::StepControl* results_;  // host memory: kMostLaunchedSteps copies of control_, taken in turn
   int last_slot_ = 0;
+  double next_scale_ = 1;  // the loss scale that the next step to be collected begins with
   const std::unique_ptr<StepGuard> guard_;
   std::deque<LaunchedStep> launched_;
 };

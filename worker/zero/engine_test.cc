@@ -7,10 +7,12 @@
 #include <limits>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/zero/divergence.h"
 #include "worker/zero/fleet_testing.h"
 
 namespace zerofleet::zero {
@@ -288,6 +290,28 @@ TEST(Engine, Fp16OverflowSkipsTheStepAndHalvesTheScale) {
     while (result.skipped) result = rank.Step(++step);
     EXPECT_EQ(rank.engine().control().updates, 1);
     EXPECT_NE(rank.Read(master, rank.layout().optimizer_elements()), before);
+  });
+}
+
+// At every scale above the smallest one there is a smaller scale to try.
+TEST(Engine, Fp16OverflowIsDivergenceAtAScaleOfOneOnly) {
+  FleetSetup setup{.stage = 2, .world_size = 2, .dtype = device::DType::kF16};
+  RunFleet(setup, [&](TestRank& rank) {
+    ZF_CHECK(rank.engine().Initialize(1).ok());
+    float* master = rank.engine().state().master();
+    std::vector<float> weights = rank.Read(master, rank.layout().optimizer_elements());
+    weights[3] = std::numeric_limits<float>::infinity();
+    rank.Write(master, weights);
+    device::StepControl control;
+    control.loss_scale = 4;
+    ZF_CHECK(rank.engine().PublishLoadedState(control).ok());
+    for (const auto& [step, scale] : {std::pair(1, 2.0), std::pair(2, 1.0)}) {
+      const absl::StatusOr<StepResult> result = rank.TryStep(step);
+      ASSERT_TRUE(result.ok()) << result.status();
+      EXPECT_TRUE(result->skipped);
+      EXPECT_EQ(result->loss_scale, scale);
+    }
+    EXPECT_TRUE(DivergenceOf(rank.TryStep(3).status()).has_value());
   });
 }
 
