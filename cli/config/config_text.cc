@@ -446,6 +446,16 @@ absl::Status ReadConfigText(const std::string& yaml, ConfigDraft& draft) {
   }
 }
 
+namespace {
+
+// A string on the command line: in quotes it is YAML, as every other value is; without, it is taken as it stands.
+YAML::Node TextNode(const std::string& value) {
+  const bool quoted = value.size() >= 2 && value.front() == value.back() && (value[0] == '"' || value[0] == '\'');
+  return quoted ? YAML::Load(value) : YAML::Node(value);
+}
+
+}  // namespace
+
 absl::Status ApplyOverride(const std::string& flag, const std::string& assignment, ConfigDraft& draft) {
   const auto error = [&](const std::string& message) {
     return absl::InvalidArgumentError(absl::StrCat(flag, ": ", message));
@@ -478,7 +488,7 @@ absl::Status ApplyOverride(const std::string& flag, const std::string& assignmen
   draft.given[key] = flag;
   try {
     const bool is_text = field->cpp_type() == FieldDescriptor::CPPTYPE_STRING && !field->is_repeated();
-    const YAML::Node node = is_text ? YAML::Node(value) : YAML::Load(value);
+    const YAML::Node node = is_text ? TextNode(value) : YAML::Load(value);
     return Reader(draft, flag).ReadField(node, key, *field, *message);
   } catch (const YAML::Exception& error) {
     return SyntaxError(absl::StrCat(flag, ": ", key), error);

@@ -46,7 +46,8 @@ struct ConfigDraft {
 absl::Status ReadConfigText(const std::string& yaml, ConfigDraft& draft);
 
 // Applies one "KEY=VALUE", KEY a dotted path such as optimizer.learning_rate, on top of `draft`. VALUE is YAML,
-// except that a string key takes it literally. `flag` ("--set", "--workers") says in messages where it was given.
+// except that a string key takes it literally if it is not in quotes. `flag` ("--set", "--workers") says in messages
+// where it was given.
 absl::Status ApplyOverride(const std::string& flag, const std::string& assignment, ConfigDraft& draft);
 
 // A complete configuration as the text that a run passes to its processes; parsing it gives the same configuration.

@@ -232,6 +232,18 @@ TEST(ConfigText, OverridesReplaceWhatTheFileGave) {
   EXPECT_EQ(draft.given.at("steps"), "--set");
 }
 
+TEST(ConfigText, OverridesOfStringsMayBeInQuotes) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"\"/a b\"", "/a b"},   {"'/a b'", "/a b"}, {"\"a\\\"b\"", "a\"b"}, {"'it''s'", "it's"}, {"\"\"", ""},
+      {"a \"b\"", "a \"b\""}, {"\"", "\""},       {"'a", "'a"},           {"7", "7"},
+  };
+  for (const auto& [value, text] : cases) {
+    ConfigDraft draft;
+    EXPECT_TRUE(ApplyOverride("--set", absl::StrCat("checkpoint.dir=", value), draft).ok()) << value;
+    EXPECT_EQ(draft.config.checkpoint().dir(), text) << value;
+  }
+}
+
 TEST(ConfigText, AnswersBadOverridesWithOneLine) {
   const BadText cases[] = {
       {"steps", "--set: must be KEY=VALUE, got \"steps\""},
@@ -243,6 +255,8 @@ TEST(ConfigText, AnswersBadOverridesWithOneLine) {
       {"steps=x", "--set: steps: must be an integer, got \"x\""},
       {"steps=", "--set: steps: must be an integer, got nothing"},
       {"data.train=[", "--set: data.train: not valid YAML: end of sequence flow not found"},
+      {"checkpoint.dir=\"a\\\"", "--set: checkpoint.dir: not valid YAML: illegal EOF in scalar"},
+      {"checkpoint.dir=\"a\\nb\"", "--set: checkpoint.dir: must be one line of UTF-8 text, got \"a\\nb\""},
   };
   for (const BadText& bad : cases) {
     ConfigDraft draft;
