@@ -405,7 +405,7 @@ const std::vector<Rule>& Offload() {
        [](const Config& c) { return StrCat("must be false with ", Delayed(c), ": a late update knows its norm"); }},
       {{"offload.delayed_update.lookahead", "offload.delayed_update.after_steps", "optimizer.beta1"},
        [](const Config& c) {
-         return Delays(c) && c.offload().delayed_update().lookahead() && c.optimizer().name() != "sgd" &&
+         return Delays(c) && c.offload().delayed_update().lookahead() && c.optimizer().name() == "adamw" &&
                 c.optimizer().beta1() < kLeastBeta1ToLookAhead;
        },
        [](const Config& c) {

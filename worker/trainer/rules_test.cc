@@ -72,6 +72,27 @@ TEST(Rules, RefuseLateUpdatesWherePassesChangeBuffers) {
   EXPECT_EQ(rule->message(config), "must be 0 where passes change buffers, which the next step's passes begin with");
 }
 
+// Muon's beta1 is that of the few tensors that AdamW updates, and SGD has none.
+TEST(Rules, LookingAheadAsksForTheMomentumOfAdamWAlone) {
+  v1::Config config = PlainConfig();
+  config.mutable_parallel()->set_zero_stage(2);
+  config.mutable_offload()->set_optimizer("cpu");
+  config.mutable_offload()->mutable_delayed_update()->set_after_steps(1);
+  config.mutable_offload()->mutable_delayed_update()->set_lookahead(true);
+  config.mutable_optimizer()->set_name("adamw");
+  config.mutable_optimizer()->set_beta1(0.5);
+  const Rule* const rule = FirstViolated(config);
+  ASSERT_NE(rule, nullptr);
+  EXPECT_STREQ(rule->keys.front(), "offload.delayed_update.lookahead");
+  EXPECT_EQ(rule->message(config),
+            "must be false with optimizer.beta1 below 0.8, got 0.5: so little of a step is momentum that looking ahead "
+            "gains nothing");
+  for (const char* const other : {"sgd", "muon"}) {
+    config.mutable_optimizer()->set_name(other);
+    EXPECT_EQ(FirstViolated(config), nullptr) << other;
+  }
+}
+
 TEST(Rules, HoldForAPlainConfiguration) {
   for (const Rule& rule : Rules()) {
     EXPECT_FALSE(rule.keys.empty());
