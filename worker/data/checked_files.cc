@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 
 #include "absl/strings/str_cat.h"
 #include "base/digest.h"
@@ -88,8 +89,9 @@ void CheckedFiles::Save() const {
     absl::StrAppend(&text, keys_[i], "\n");
   }
   absl::StrAppend(&text, Digest128(text), "\n");
-  const std::string temporary = absl::StrCat(path_, ".", getpid(), ".tmp");
-  const int descriptor = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+  // Other threads, and other hosts with processes of this number, may write the same list in the same folder.
+  std::string temporary = absl::StrCat(path_, ".tmp-XXXXXX");
+  const int descriptor = mkostemp(temporary.data(), O_CLOEXEC);
   if (descriptor < 0) return;
   const bool fresh = fchmod(descriptor, 0644) == 0 && WriteAll(descriptor, text);
   close(descriptor);

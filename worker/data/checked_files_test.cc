@@ -4,6 +4,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
 #include "base/digest.h"
 #include "base/file.h"
 #include "gtest/gtest.h"
@@ -65,6 +70,26 @@ TEST_F(CheckedFilesTest, AListThatOthersCouldWriteIsNotBelieved) {
   Remember(two_);  // replaces the link
   EXPECT_TRUE(Knows(two_));
   EXPECT_EQ(CheckedFiles::Load(elsewhere).Contains(two_), false);
+}
+
+// In a container that is started again a process often has the number of the one that was killed as it saved.
+TEST_F(CheckedFilesTest, WhatAKilledProcessOfThisNumberLeftIsNotInTheWay) {
+  ASSERT_TRUE(WriteFileAtomically(absl::StrCat(path_, ".", getpid(), ".tmp"), "half").ok());
+  Remember(one_);
+  EXPECT_TRUE(Knows(one_));
+}
+
+TEST_F(CheckedFilesTest, ThreadsMaySaveAtOnce) {
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 50; ++i) Remember(Digest128(absl::StrCat(thread, ":", i)));
+      for (int i = 0; i < 50; ++i) Remember(one_);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(Knows(one_));
+  EXPECT_EQ(ListDirectory(directory_).value(), std::vector<std::string>{"checked"});
 }
 
 TEST_F(CheckedFilesTest, NowhereToWriteIsNoError) {
