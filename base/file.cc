@@ -79,11 +79,17 @@ MappedFile::~MappedFile() {
   if (!bytes_.empty()) munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
+int TakeRoom(int descriptor, int64_t bytes) {
+  int error = EINTR;
+  while (error == EINTR) error = posix_fallocate(descriptor, 0, bytes);
+  return error;
+}
+
 absl::StatusOr<std::unique_ptr<MappedOutput>> MappedOutput::Create(const std::string& path, int64_t bytes) {
   Descriptor descriptor(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   if (descriptor.get() < 0) return ErrnoStatus(path, "create", errno);
   const auto size = static_cast<size_t>(bytes);
-  int error = posix_fallocate(descriptor.get(), 0, bytes);
+  int error = TakeRoom(descriptor.get(), bytes);
   void* data = MAP_FAILED;
   if (error == 0) {
     data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor.get(), 0);

@@ -75,6 +75,10 @@ class DurableFile {
   int descriptor_;
 };
 
+// Takes room on the disk for the first `bytes` bytes of a file that is open, again if a signal interrupts it. Returns 0
+// or an error number (posix_fallocate).
+int TakeRoom(int descriptor, int64_t bytes);
+
 // Reads exactly `into.size()` bytes at `offset`; DataLoss if the file ends before that.
 absl::Status ReadAt(const std::string& path, int64_t offset, std::span<std::byte> into);
 

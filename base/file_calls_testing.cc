@@ -35,6 +35,7 @@ struct State {
   bool no_rename_flags ABSL_GUARDED_BY(mutex) = false;
   bool ignores_rename_flags ABSL_GUARDED_BY(mutex) = false, keeps_renamed ABSL_GUARDED_BY(mutex) = false,
                             ignores_exclusive ABSL_GUARDED_BY(mutex) = false;
+  int interrupted_allocations ABSL_GUARDED_BY(mutex) = 0;
   int creation_failure ABSL_GUARDED_BY(mutex) = 0, every_lost_rename ABSL_GUARDED_BY(mutex) = 0;
   std::optional<int> flock_answer ABSL_GUARDED_BY(mutex);
   std::optional<long> file_system ABSL_GUARDED_BY(mutex);
@@ -148,6 +149,11 @@ std::optional<int> FlagsOfOpen(State& state, int flags) {
     return std::nullopt;
   }
   return state.ignores_exclusive ? flags & ~O_EXCL : flags;
+}
+
+bool InterruptsAllocation(State& state) {
+  absl::MutexLock lock(&state.mutex);
+  return state.interrupted_allocations > 0 && state.interrupted_allocations-- > 0;
 }
 
 std::optional<int> AnswerOfFlock(State& state) {
@@ -280,6 +286,9 @@ void FileCallLog::SetFileSystem(long type) {
 void FileCallLog::FailCreation(int error) {
   BendActive([&](State& state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state.mutex) { state.creation_failure = error; });
 }
+void FileCallLog::InterruptAllocation(int times) {
+  BendActive([&](State& state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state.mutex) { state.interrupted_allocations = times; });
+}
 
 void FileCallLog::WaitFor(const std::string& call) {
   const std::shared_ptr<State> state = Active();
@@ -363,6 +372,14 @@ int posix_fadvise(int descriptor, off_t offset, off_t length, int advice) noexce
     }
   }
   return next(descriptor, offset, length, advice);
+}
+
+int posix_fallocate(int descriptor, off_t offset, off_t length) {
+  static const auto next = zerofleet::Next<int (*)(int, off_t, off_t)>("posix_fallocate");
+  const auto state = zerofleet::Active();
+  if (state != nullptr && zerofleet::NameOf(*state, descriptor) && zerofleet::InterruptsAllocation(*state))
+    return EINTR;
+  return next(descriptor, offset, length);
 }
 
 int open(const char* path, int flags, ...) {

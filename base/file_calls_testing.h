@@ -49,6 +49,8 @@ class FileCallLog {
   void FailStat(const std::string& name, int error);
   // From now on creating a file fails with `error`; 0 ends this.
   void FailCreation(int error);
+  // The next `times` calls of posix_fallocate are interrupted (EINTR).
+  void InterruptAllocation(int times);
 
   // The next fsync of a file whose name ends with `suffix` waits for ReleaseFsync, without a time limit.
   void HoldFsync(const std::string& suffix);

@@ -50,6 +50,15 @@ TEST_F(FileTest, AFailedSyncKeepsTheOldContentAndIsNotRetried) {
   EXPECT_FALSE(WriteFileAtomically(Path("b"), "new").ok());
 }
 
+// As when a child process ends meanwhile.
+TEST_F(FileTest, TakingRoomGoesOnAfterASignal) {
+  FileCallLog log(Path(""));
+  log.InterruptAllocation(3);
+  const auto output = MappedOutput::Create(Path("a"), 10'000);
+  ASSERT_TRUE(output.ok()) << output.status();
+  EXPECT_EQ((*output)->bytes().size(), 10'000u);
+}
+
 TEST_F(FileTest, AResultReplacesRegularFilesAlone) {
   const auto refusal = [](const std::string& path) {
     const absl::Status status = WriteResultFile(path, "new");

@@ -54,7 +54,7 @@ absl::StatusOr<std::unique_ptr<ScratchFile>> ScratchFile::Create(const std::stri
   }
   std::unique_ptr<ScratchFile> file(new ScratchFile(path, descriptor, direct));
   if (unlink(path.c_str()) != 0) return file->Failed("remove the name of", 0, errno);
-  if (const int error = posix_fallocate(descriptor, 0, bytes); error != 0) {
+  if (const int error = TakeRoom(descriptor, bytes); error != 0) {
     return OfScratchFile(absl::ResourceExhaustedError(
         absl::StrCat(path, ": cannot take ", HumanBytes(bytes), " in ", directory, ": ", strerror(error))));
   }
