@@ -205,6 +205,7 @@ absl::StatusOr<int> RunGenerate(const GenerateFlags& flags, bool prompt_given, c
     if (!read.ok()) return Annotate(read.status(), "--prompts");
     prompts = *std::move(read);
   }
+  if (!flags.system.empty()) ZF_RETURN_IF_ERROR(Annotate(TellFirst(flags.system, prompts), "--system"));
   Answers answers(flags, output);
   ZF_RETURN_IF_ERROR(answers.Load());
   if (prompts.empty()) ZF_RETURN_IF_ERROR(answers.Chat(std::cin));

@@ -60,4 +60,19 @@ absl::StatusOr<std::vector<Prompt>> ReadPrompts(const std::string& path) {
   return prompts;
 }
 
+absl::Status TellFirst(const std::string& system, std::vector<Prompt>& prompts) {
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    nlohmann::ordered_json& messages = prompts[i].messages;
+    if (messages.is_null()) continue;
+    for (const nlohmann::ordered_json& message : messages) {
+      if (!message.is_object() || message.value("role", nlohmann::ordered_json()) != "system") continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("prompt ", i + 1, " has a system message of its own; leave one of the two out"));
+    }
+    nlohmann::ordered_json told = {{"role", "system"}, {"content", system}};
+    messages.insert(messages.begin(), std::move(told));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace zerofleet::cli

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "nlohmann/json.hpp"
 
@@ -23,6 +24,10 @@ absl::StatusOr<std::vector<Prompt>> ReadPrompts(const std::string& path);
 
 // The prompts in a file's contents; errors begin with the line.
 absl::StatusOr<std::vector<Prompt>> ParsePrompts(std::string_view contents);
+
+// Puts a system message before the messages of every prompt that has any. InvalidArgument if one has a system message
+// of its own.
+absl::Status TellFirst(const std::string& system, std::vector<Prompt>& prompts);
 
 }  // namespace zerofleet::cli
 

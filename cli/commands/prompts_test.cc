@@ -33,6 +33,22 @@ TEST(PromptsTest, AByteOrderMarkIsNoPartOfAPrompt) {
   EXPECT_EQ((*objects)[1].text, "two");
 }
 
+TEST(PromptsTest, ASystemMessageComesBeforeEveryChat) {
+  auto prompts = ParsePrompts(R"({"prompt": "a"}
+{"messages": [{"role": "user", "content": "b"}, {"role": "assistant", "content": "c"}]})");
+  ASSERT_TRUE(prompts.ok()) << prompts.status();
+  ASSERT_TRUE(TellFirst("Be brief.", *prompts).ok());
+  EXPECT_TRUE((*prompts)[0].messages.is_null());
+  EXPECT_EQ((*prompts)[1].messages.dump(), R"([{"role":"system","content":"Be brief."},{"role":"user","content":"b"},)"
+                                           R"({"role":"assistant","content":"c"}])");
+  EXPECT_EQ(TellFirst("Be long.", *prompts).message(),
+            "prompt 2 has a system message of its own; leave one of the two out");
+  // What is no message is the template's to refuse.
+  prompts = ParsePrompts(R"({"messages": ["user", {"role": 7}, {}]})");
+  ASSERT_TRUE(TellFirst("Be brief.", *prompts).ok());
+  EXPECT_EQ((*prompts)[0].messages.size(), 4u);
+}
+
 TEST(PromptsTest, FaultsNameTheLine) {
   EXPECT_EQ(ParsePrompts("\n\n").status().message(), "has no prompt");
   EXPECT_EQ(ParsePrompts("{\"prompt\": \"a\"}\n\n{\"text\": 1}").status().message(),
