@@ -50,6 +50,26 @@ TEST(CommandLine, HelpAndVersionGoToStdout) {
   EXPECT_THAT(version.out, StartsWith("zerofleet "));
 }
 
+TEST(CommandLine, ReportsGoToAFileOrToStdout) {
+  const std::string dir = JoinPath(testing::TempDir(), "command_line_test_report_" + std::to_string(getpid()));
+  ASSERT_TRUE(CreateDirectories(dir).ok());
+  const std::string report = JoinPath(dir, "a.jsonl"), csv = JoinPath(dir, "a.csv");
+  ASSERT_TRUE(WriteFileAtomically(report, R"({"event":"step","time":"2026-11-25T10:00:00.000000Z","step":1,"loss":2,)"
+                                          R"("grad_norm":1,"learning_rate":0.5,"tokens":100,"seconds":2,)"
+                                          R"("tokens_per_second":50,"mfu":0.5})"
+                                          "\n")
+                  .ok());
+  const Ran to_file = RunWith({"report", report.c_str(), "--csv", csv.c_str()});
+  EXPECT_EQ(to_file.exit_code, 0) << to_file.err;
+  EXPECT_EQ(to_file.out, "wrote " + csv + "\n");
+  const Ran to_stdout = RunWith({"report", report.c_str(), "--csv", "-"});
+  EXPECT_EQ(to_stdout.exit_code, 0) << to_stdout.err;
+  EXPECT_EQ(to_stdout.out, ReadSmallFile(csv, 10'000).value());
+  EXPECT_THAT(RunWith({"report", report.c_str(), "--html", "-"}).out, StartsWith("<!doctype html>"));
+  EXPECT_FALSE(FileExists("-"));
+  ASSERT_TRUE(RemoveTree(dir).ok());
+}
+
 TEST(CommandLine, AReaderThatClosesItsPipeEndsNoCommand) {
   signal(SIGPIPE, SIG_DFL);
   RunWith({"--version"});

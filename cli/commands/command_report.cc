@@ -18,15 +18,13 @@
 namespace zerofleet::cli {
 namespace {
 
+constexpr char kStandardOutput[] = "-";
+
 struct ReportFlags {
   std::vector<std::string> files;
   std::string html, tensorboard, csv;
   bool compare = false;
 };
-
-absl::Status AtPage(const absl::Status& status) {
-  return status.ok() ? status : absl::Status(status.code(), absl::StrCat("--html: ", status.message()));
-}
 
 // Each run has a directory of its own.
 absl::StatusOr<int> WriteTensorBoard(const std::vector<RunFile>& runs, const std::string& directory,
@@ -46,6 +44,19 @@ absl::StatusOr<int> WriteTensorBoard(const std::vector<RunFile>& runs, const std
   return 0;
 }
 
+// Writes the text that `flag` asks for to a file, or to standard output for "-".
+absl::StatusOr<int> WriteText(const char* flag, const std::string& file, const std::string& text,
+                              const Output& output) {
+  if (file == kStandardOutput) {
+    output.out << text;
+    return 0;
+  }
+  const absl::Status written = WriteResultFile(file, text);
+  if (!written.ok()) return absl::Status(written.code(), absl::StrCat(flag, ": ", written.message()));
+  output.out << "wrote " << file << "\n";
+  return 0;
+}
+
 absl::StatusOr<int> RunReport(const ReportFlags& flags, const Output& output) {
   if (flags.compare && flags.files.size() < 2) {
     return absl::InvalidArgumentError("--compare: is of two runs or more, got one report");
@@ -60,17 +71,8 @@ absl::StatusOr<int> RunReport(const ReportFlags& flags, const Output& output) {
     runs.push_back(std::move(run));
   }
   if (!flags.tensorboard.empty()) return WriteTensorBoard(runs, flags.tensorboard, output);
-  if (!flags.csv.empty()) {
-    const absl::Status written = WriteResultFile(flags.csv, RunsCsv(runs));
-    if (!written.ok()) return absl::Status(written.code(), absl::StrCat("--csv: ", written.message()));
-    output.out << "wrote " << flags.csv << "\n";
-    return 0;
-  }
-  if (!flags.html.empty()) {
-    ZF_RETURN_IF_ERROR(AtPage(WriteResultFile(flags.html, RunsPage(runs))));
-    output.out << "wrote " << flags.html << "\n";
-    return 0;
-  }
+  if (!flags.csv.empty()) return WriteText("--csv", flags.csv, RunsCsv(runs), output);
+  if (!flags.html.empty()) return WriteText("--html", flags.html, RunsPage(runs), output);
   output.out << RunsText(runs, flags.compare, output.out_terminal);
   return 0;
 }
@@ -84,12 +86,15 @@ void AddReportCommand(CLI::App& app, CommandBody& body) {
       ->type_name("FILE...")
       ->required()
       ->expected(1, -1);
-  command->add_option("--html", flags->html, "Write one page with curves, memory, collectives and a time line")
+  command
+      ->add_option("--html", flags->html,
+                   "Write one page with curves, memory, collectives and a time line; - for standard output")
       ->type_name("FILE");
   command->add_option("--tensorboard", flags->tensorboard, "Write event files for TensorBoard, a directory per run")
       ->type_name("DIR")
       ->excludes("--html");
-  command->add_option("--csv", flags->csv, "Write steps and evaluations as comma-separated values")
+  command
+      ->add_option("--csv", flags->csv, "Write steps and evaluations as comma-separated values; - for standard output")
       ->type_name("FILE")
       ->excludes("--html")
       ->excludes("--tensorboard");
