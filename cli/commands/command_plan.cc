@@ -11,7 +11,6 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "base/units.h"
@@ -73,24 +72,12 @@ std::string Gigabytes(double bytes) {
   return absl::StrFormat("%.*f", value >= 100 ? 0 : value >= 10 ? 1 : 2, value);
 }
 
-std::string Convention(const PlanSize& size) {
-  std::vector<std::string> vectors;
-  for (const optim::OptimizerVector& vector : size.optimizer->vectors) {
-    vectors.push_back(absl::StrCat(device::DTypeName(vector.dtype), " ", vector.name));
-  }
-  return absl::StrFormat(
-      "%1$s: %2$.0f bytes per parameter, %2$.0f per gradient, %3$d of optimizer states (%4$s: %5$s); steps of one "
-      "micro-batch; GB = 1e9 bytes",
-      size.precision, ElementBytes(size.precision), size.optimizer->StateBytesPerParameter(), size.optimizer->name,
-      absl::StrJoin(vectors, ", "));
-}
-
 nlohmann::ordered_json PlanJson(const PlanSize& size, const PlanOptions& options) {
   nlohmann::ordered_json document = {{"model", size.name},
                                      {"parameters", size.parameters},
                                      {"precision", size.precision},
                                      {"optimizer", size.optimizer->name},
-                                     {"convention", Convention(size)}};
+                                     {"convention", StatesConvention(size)}};
   auto& rows = document["rows"] = nlohmann::ordered_json::array();
   const auto whole = [](double bytes) { return std::llround(bytes); };
   for (const int64_t n : options.workers) {
@@ -128,7 +115,7 @@ std::string PlanText(const PlanSize& size, const PlanOptions& options, const Ter
   }
   absl::StrAppend(&text, states.Render(2, terminal), "\nSent per worker and step, GB at ", ElementBytes(size.precision),
                   " bytes per element, 4 for sums between nodes of ", options.node_gpus, "\n",
-                  traffic.Render(2, terminal), "\n", WrapText(Convention(size), terminal.columns()),
+                  traffic.Render(2, terminal), "\n", WrapText(StatesConvention(size), terminal.columns()),
                   "\nPadding, activations and buffers are not included.\n");
   return text;
 }

@@ -11,6 +11,7 @@
 #include "cli/config/config.h"
 #include "cli/planner/model_states.h"
 #include "cli/planner/paper_tables.h"
+#include "cli/planner/plan_size.h"
 #include "cli/report/bars.h"
 #include "cli/report/table.h"
 #include "coordinator/batch_schedule.h"
@@ -80,12 +81,6 @@ std::string SettingsText(const v1::Config& config) {
       activation.offload() == "cpu" ? " on the host" : "", ", offload ", config.offload().optimizer());
 }
 
-std::string LargestText(const ClusterPlan& plan) {
-  if (!plan.largest) return "none with these settings";
-  return absl::StrCat(HumanCount(plan.largest->parameters), " parameters (", plan.largest->model.layers(),
-                      " layers of ", plan.largest->model.hidden(), ")");
-}
-
 std::string LongestText(const ClusterPlan& plan) {
   return plan.longest ? absl::StrCat(*plan.longest, " tokens") : "none with these settings";
 }
@@ -115,6 +110,13 @@ nlohmann::ordered_json ChoiceJson(const Choice& choice) {
 }
 
 }  // namespace
+
+std::string LargestText(const ClusterPlan& plan) {
+  if (!plan.largest) return "none with these settings";
+  return absl::StrCat(HumanCount(plan.largest->parameters), " parameters (", plan.largest->model.layers(),
+                      " layers of ", plan.largest->model.hidden(), ")",
+                      FreezesWeights(plan.config.model()) ? ", all of them trained" : "");
+}
 
 std::string ConventionText(const v1::Config& config) {
   const optim::OptimizerRow& optimizer = **optim::OptimizerOf(config);

@@ -43,6 +43,9 @@ PredictedStep PredictedStepOf(const ClusterPlan& plan);
 // "from runs of 1 and 7 layers", or "at the rates above".
 std::string PredictedFrom(const ClusterPlan& plan);
 
+// The size and shape of the largest model, and that its weights are all trained where not all of the run's are.
+std::string LargestText(const ClusterPlan& plan);
+
 std::string ClusterPlanText(const ClusterPlan& plan, const Terminal& terminal);
 nlohmann::ordered_json ClusterPlanJson(const ClusterPlan& plan);
 

@@ -38,6 +38,17 @@ TEST(ClusterPlan, FitsWhereItsStageSplitsEnough) {
   EXPECT_EQ(split.need.device_sum(), split.plan.Bytes(memory::Space::kDevice) + kGpuOutsideBytes);
 }
 
+// The shapes that are tried have no layers that the run's patterns name.
+TEST(ClusterPlan, SaysThatTheLargestModelIsTrainedInFull) {
+  ClusterPlan plan;
+  plan.config = ModelOn("gpt2-124m", 4, 3);
+  EXPECT_EQ(LargestText(plan), "none with these settings");
+  plan.largest = LargestModel{plan.config.model(), 1e9};
+  EXPECT_THAT(LargestText(plan), Not(HasSubstr("trained")));
+  plan.config.mutable_model()->mutable_lora()->set_rank(8);
+  EXPECT_THAT(LargestText(plan), HasSubstr(", all of them trained"));
+}
+
 TEST(ClusterPlan, LargestAndSmallestAreAtTheEdge) {
   const v1::Config config = ModelOn("gpt2-1558m", 4, 3);
   const Cluster cluster = ClusterOf("4", "16GiB");

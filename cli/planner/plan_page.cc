@@ -127,7 +127,7 @@ std::string ClusterPlanPage(const ClusterPlan& plan) {
   absl::StrAppend(
       &html,
       Table({{"Does it fit", rank.need.Verdict()},
-             {"Largest model that fits", plan.largest ? HumanCount(plan.largest->parameters) : "none"},
+             {"Largest model that fits", LargestText(plan)},
              {"Longest context that fits", plan.longest ? absl::StrCat(*plan.longest, " tokens") : "none"},
              {"Smallest cluster that fits it", plan.smallest ? absl::StrCat(*plan.smallest, " devices") : "none"},
              {"Predicted step", absl::StrCat(Milliseconds(step.seconds), ", ", PredictedFrom(plan))},

@@ -3,12 +3,17 @@
 
 #include <algorithm>
 #include <charconv>
+#include <string>
+#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "base/status.h"
+#include "cli/planner/model_states.h"
 #include "cli/planner/shape.h"
 #include "cli/planner/traffic.h"
 #include "worker/model/spec.h"
@@ -75,6 +80,21 @@ int64_t MicroSequencesIn(const std::vector<ConfigOverride>& overrides) {
 }
 
 }  // namespace
+
+bool FreezesWeights(const v1::ModelConfig& model) { return model.freeze_size() > 0 || model.lora().rank() > 0; }
+
+std::string StatesConvention(const PlanSize& size) {
+  std::vector<std::string> vectors;
+  for (const optim::OptimizerVector& vector : size.optimizer->vectors) {
+    vectors.push_back(absl::StrCat(device::DTypeName(vector.dtype), " ", vector.name));
+  }
+  const bool freezes = size.config && FreezesWeights(size.config->model());
+  return absl::StrFormat(
+      "%1$s: %2$.0f bytes per parameter, %2$.0f per gradient, %3$d of optimizer states (%4$s: %5$s)%6$s; steps of one "
+      "micro-batch; GB = 1e9 bytes",
+      size.precision, ElementBytes(size.precision), size.optimizer->StateBytesPerParameter(), size.optimizer->name,
+      absl::StrJoin(vectors, ", "), freezes ? ", as if all parameters were trained, which they are not here" : "");
+}
 
 absl::StatusOr<double> ParseParameterCount(const std::string& text) {
   double value = 0;

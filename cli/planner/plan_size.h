@@ -21,6 +21,13 @@ struct PlanSize {
   std::optional<v1::Config> config;  // only for a file or a preset: what one rank's memory is planned from
 };
 
+// Whether some of the model's weights are not trained (model.freeze, model.lora): figures by the paper's formulas, and
+// of models of other shapes, are those of training all.
+bool FreezesWeights(const v1::ModelConfig& model);
+
+// A sentence that says what the paper's formulas count for this model.
+std::string StatesConvention(const PlanSize& size);
+
 // Parses "124439808", "7.5B", "1T" (suffixes K, M, B, T). InvalidArgument unless the count is 1 to 1e15.
 absl::StatusOr<double> ParseParameterCount(const std::string& text);
 

@@ -1,10 +1,14 @@
 // Sizes as users write them.
 #include "cli/planner/plan_size.h"
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace zerofleet::cli {
 namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(PlanSize, ReadsCountsWithSuffixes) {
   EXPECT_EQ(ParseParameterCount("124439808").value(), 124439808);
@@ -62,6 +66,15 @@ TEST(PlanSize, MakesAWholeConfiguration) {
               absl::StatusCode::kInvalidArgument)
         << bad;
   }
+}
+
+TEST(PlanSize, SaysWhereItCountsFrozenWeightsAsTrained) {
+  PlanSize size = ChoosePlanSize("", "gpt2-124m", "").value();
+  const char kSaid[] = "as if all parameters were trained, which they are not here";
+  EXPECT_THAT(StatesConvention(size), Not(HasSubstr(kSaid)));
+  size.config->mutable_model()->add_freeze("transformer.wte.*");
+  EXPECT_THAT(StatesConvention(size), HasSubstr(kSaid));
+  EXPECT_THAT(StatesConvention(ChoosePlanSize("", "", "7.5B").value()), Not(HasSubstr(kSaid)));
 }
 
 }  // namespace
