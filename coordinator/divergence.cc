@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/cut_text.h"
 #include "coordinator/ending.h"
 #include "coordinator/recovery.h"
 #include "coordinator/skipped_samples.h"
@@ -65,7 +66,7 @@ void CountDivergence(Fleet& fleet, const v1::Divergence& divergence) {
 
 void GoBack(Fleet& fleet, const v1::Divergence& divergence, double now) {
   CountDivergence(fleet, divergence);
-  const std::string cause = divergence.cause().substr(0, kMostCause), text = TextOf(divergence.step(), cause);
+  const std::string cause = CutText(divergence.cause(), kMostCause), text = TextOf(divergence.step(), cause);
   const std::vector<std::string> before = InVain(fleet);
   if (static_cast<int64_t>(before.size()) >= fleet.parameters.config.divergence().max_rollbacks() ||
       fleet.recovering.rollbacks.size() >= kMostRollbacks) {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "base/cut_text.h"
 #include "base/status.h"
 #include "proto/json.h"
 
@@ -19,7 +20,7 @@ using nlohmann::json;
 
 absl::Status Wrong(const std::string& path, const std::string& expected, const json& value) {
   std::string found = value.dump(-1, ' ', false, json::error_handler_t::replace);
-  if (found.size() > 40) found = absl::StrCat(found.substr(0, 40), "...");
+  if (found.size() > 40) found = absl::StrCat(CutText(found, 40), "...");
   return absl::InvalidArgumentError(absl::StrCat(path, ": ", expected, " expected, found ", found));
 }
 

@@ -8,6 +8,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/cut_text.h"
 #include "base/file.h"
 #include "cli/config/utf8.h"
 
@@ -17,7 +18,7 @@ namespace {
 constexpr size_t kLongestQuoted = 60, kLongestName = 200;
 
 std::string Refusal(const std::string& wanted, const std::string& value) {
-  const std::string shown = value.substr(0, kLongestQuoted);
+  const std::string shown = CutText(value, kLongestQuoted);
   return absl::StrCat("must be ", wanted, ", got \"",
                       IsPlainText(shown) ? absl::Utf8SafeCHexEscape(shown) : absl::CHexEscape(shown),
                       value.size() > kLongestQuoted ? "..." : "", "\"");

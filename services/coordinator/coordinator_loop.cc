@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/cut_text.h"
 #include "base/kill_point.h"
 #include "coordinator/status_view.h"
 #include "services/common/trace.h"
@@ -399,7 +400,8 @@ void CoordinatorLoop::Log(const coordinator::Output& output) {
   if (!hooks_.logs(level)) return;
   std::string line = coordinator::Describe(output);
   if (line.size() > kMostLogLine) {
-    line = absl::StrCat(line.substr(0, kMostLogLine), "... (", line.size() - kMostLogLine, " bytes more)");
+    const std::string shown = CutText(line, kMostLogLine);
+    line = absl::StrCat(shown, "... (", line.size() - shown.size(), " bytes more)");
   }
   log_.Push(level, std::move(line));
 }

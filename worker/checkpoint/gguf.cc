@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/cut_text.h"
 #include "base/status.h"
 #include "base/units.h"
 #include "worker/device/dtype.h"
@@ -19,6 +20,7 @@ namespace {
 
 constexpr std::string_view kGgufMagic = "GGUF";
 constexpr uint64_t kMostFacts = 1 << 16, kMostGgufTensors = 1 << 20, kMostDimensions = 4;
+constexpr size_t kMostShown = 100;  // bytes of a name in a message
 constexpr int64_t kGgufBlock = 32, kMostGgufElements = int64_t{1} << 40;
 constexpr char kAlignmentKey[] = "general.alignment";
 
@@ -157,7 +159,7 @@ class GgufWriter {
 absl::StatusOr<GgufTensor> ReadGgufTensor(GgufReader& reader) {
   GgufTensor tensor;
   ZF_ASSIGN_OR_RETURN(tensor.name, reader.ReadText());
-  const std::string where = absl::StrCat("tensor '", tensor.name.substr(0, 100), "': ");
+  const std::string where = absl::StrCat("tensor '", CutText(tensor.name, kMostShown), "': ");
   ZF_ASSIGN_OR_RETURN(const uint32_t dimensions, reader.Read<uint32_t>());
   if (dimensions == 0 || dimensions > kMostDimensions)
     return MalformedGguf(absl::StrCat(where, dimensions, " dimensions"));
@@ -261,7 +263,7 @@ absl::StatusOr<GgufFile> ParseGguf(std::span<const std::byte> bytes) {
     ZF_ASSIGN_OR_RETURN(std::string key, reader.ReadText());
     ZF_ASSIGN_OR_RETURN(const uint32_t type, reader.Read<uint32_t>());
     absl::StatusOr<GgufValue> value = reader.ReadValue(type);
-    if (!value.ok()) return Annotate(value.status(), key.substr(0, 100));
+    if (!value.ok()) return Annotate(value.status(), CutText(key, kMostShown));
     if (!file.facts.emplace(std::move(key), *std::move(value)).second) return MalformedGguf("has a fact twice");
   }
   std::set<std::string> names;

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "base/cut_text.h"
 #include "base/units.h"
 #include "coordinator/batch_schedule.h"
 
@@ -19,7 +20,7 @@ constexpr int kMostFilesNamed = 8;
 
 // A name from outside as a cell of a table: on one line, without characters that Markdown or HTML would interpret.
 std::string Cell(const std::string& text) {
-  return absl::StrReplaceAll(absl::Utf8SafeCEscape(text.substr(0, 200)),
+  return absl::StrReplaceAll(absl::Utf8SafeCEscape(CutText(text, 200)),
                              {{"|", "\\|"}, {"<", "&lt;"}, {"`", "'"}, {"[", "\\["}});
 }
 

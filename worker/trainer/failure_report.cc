@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/cut_text.h"
 #include "worker/collective/unreachable.h"
 #include "worker/memory/scratch_file.h"
 #include "worker/zero/disagreement.h"
@@ -22,7 +23,7 @@ constexpr size_t kMostMessageBytes = 4096;  // more than is shown to people, and
 v1::Failure FailureOf(const absl::Status& status, int64_t step) {
   v1::Failure failure;
   failure.set_code(static_cast<int>(status.code()));
-  failure.set_message(std::string(status.message().substr(0, kMostMessageBytes)));
+  failure.set_message(CutText(std::string(status.message()), kMostMessageBytes));
   failure.set_step(step);
   failure.set_own_storage(memory::IsOfScratchFile(status));
   if (std::optional<v1::Disagreement> disagreement = zero::DisagreementOf(status)) {

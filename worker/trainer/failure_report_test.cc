@@ -19,6 +19,19 @@ TEST(FailureReport, ARanksOwnStorageIsToldFromItsData) {
   EXPECT_TRUE(own.own_storage());
 }
 
+// A message that is not UTF-8 would end the worker's session, and the coordinator would not hear of the failure.
+TEST(FailureReport, ALongMessageIsCutBetweenCharacters) {
+  for (size_t before = 0; before < 3; ++before) {
+    std::string text(before, 'x');
+    while (text.size() < 5000) text += "\xE2\x82\xAC";
+    const v1::Failure failure = FailureOf(absl::DataLossError(text), 7);
+    EXPECT_GE(failure.message().size(), 4094u);
+    EXPECT_EQ((failure.message().size() - before) % 3, 0u);
+    v1::Failure parsed;
+    EXPECT_TRUE(parsed.ParseFromString(failure.SerializeAsString())) << before;
+  }
+}
+
 // A group counts its ranks by itself; the coordinator knows those of the view.
 TEST(FailureReport, ARankThatCannotBeReachedIsNamedByItsPlaceInTheView) {
   const auto told = [](const std::string& group, int peer) {
