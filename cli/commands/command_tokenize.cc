@@ -66,12 +66,26 @@ absl::StatusOr<std::optional<int32_t>> EndToken(const std::string& flag, const t
       absl::StrCat("--end-token: must be none or an id from 0 to ", tokenizer.vocab() - 1, ", got ", flag));
 }
 
-absl::Status OutputIsThere(const std::string& path) {
-  return absl::InvalidArgumentError(absl::StrCat("--output: ", path, " is there already and is not overwritten"));
+absl::Status OutputIsThere(const std::string& path, const std::string& more = "") {
+  return absl::InvalidArgumentError(absl::StrCat("--output: ", path, " is there already and is not overwritten", more));
+}
+
+std::string PartsOf(const std::string& path) { return absl::StrCat(path, ".parts"); }
+
+// Removes the folder of parts of an output that is there, which a run leaves if it is killed between completing the one
+// and removing the other. False if there is none, or a run is using it.
+bool RemoveLeftParts(const std::string& path) {
+  const std::string parts = PartsOf(path);
+  if (!FileExists(JoinPath(parts, kOutputLock))) return false;
+  const absl::StatusOr<std::unique_ptr<DirectoryLock>> lock = DirectoryLock::Acquire(parts, kOutputLock);
+  return lock.ok() && RemoveTree(parts).ok();
 }
 
 absl::Status CheckOutput(const std::string& path, int token_bytes) {
   ZF_ASSIGN_OR_RETURN(const PathKind kind, KindOf(path));
+  if (kind == PathKind::kFile && RemoveLeftParts(path)) {
+    return OutputIsThere(path, absl::StrCat("; removed ", PartsOf(path), ", which an earlier run had left"));
+  }
   if (kind != PathKind::kNothing) return OutputIsThere(path);
   for (const char* const ending : {".txt", ".json", ".jsonl", ".ndjson", ".gz", ".zst"}) {
     if (!absl::EndsWithIgnoreCase(path, ending)) continue;
@@ -184,7 +198,7 @@ absl::StatusOr<int> RunTokenize(const TokenizeFlags& flags, const Output& output
   StopSignals signals;
   TextProgress progress(output.err, output.err_terminal, Clock::Real());
   data::TextOptions options;
-  options.directory = absl::StrCat(flags.output, ".parts");
+  options.directory = PartsOf(flags.output);
   options.threads = flags.threads;
   options.progress = [&](const std::string& path, double part) { progress.Show(path, part); };
   options.cancelled = [&] { return signals.First() != 0; };
@@ -193,7 +207,7 @@ absl::StatusOr<int> RunTokenize(const TokenizeFlags& flags, const Output& output
   const absl::StatusOr<Totals> totals =
       TokenizeInto(files, flags.output, *std::move(tokenizer), flags.tokenizer, std::move(options));
   if (absl::IsCancelled(totals.status())) {
-    const std::string parts = absl::StrCat(flags.output, ".parts");
+    const std::string parts = PartsOf(flags.output);
     return StoppedBySignal(signals.First(), IsDirectory(parts)
                                                 ? absl::StrCat("stopped; the same command goes on from ", parts)
                                                 : "stopped");

@@ -123,6 +123,32 @@ TEST_F(TokenizeTest, TokensOfAnEarlierRunBecomeTheOutput) {
   EXPECT_THAT(ListDirectory(Path("")).value(), ElementsAre("a.txt", "b.txt", "bad.jsonl", "both.bin", "out.bin"));
 }
 
+// As a run leaves it that is killed when its output is complete.
+TEST_F(TokenizeTest, PartsOfAnOutputThatIsCompleteAreRemoved) {
+  Write("bad.jsonl", "{}\n");
+  EXPECT_EQ(Tokenize("out.bin", {"a.txt", "bad.jsonl"}), 3);
+  Write("out.bin", "complete");
+  const std::string there =
+      absl::StrCat("zerofleet: --output: ", Path("out.bin"), " is there already and is not overwritten");
+  {
+    const auto running = DirectoryLock::Acquire(Path("out.bin.parts"), ".lock");
+    ASSERT_TRUE(running.ok()) << running.status();
+    EXPECT_EQ(Tokenize("out.bin", {"a.txt"}), 2);
+    EXPECT_EQ(said_, there + "\n");
+    EXPECT_TRUE(IsDirectory(Path("out.bin.parts")));
+  }
+  EXPECT_EQ(Tokenize("out.bin", {"a.txt"}), 2);
+  EXPECT_EQ(said_, absl::StrCat(there, "; removed ", Path("out.bin.parts"), ", which an earlier run had left\n"));
+  EXPECT_THAT(ListDirectory(Path("")).value(), ElementsAre("a.txt", "bad.jsonl", "out.bin"));
+  EXPECT_EQ(ReadSmallFile(Path("out.bin"), 100).value(), "complete");
+  // A folder of this name that no run has made.
+  ASSERT_TRUE(CreateDirectories(Path("out.bin.parts")).ok());
+  Write("out.bin.parts/mine", "");
+  EXPECT_EQ(Tokenize("out.bin", {"a.txt"}), 2);
+  EXPECT_EQ(said_, there + "\n");
+  EXPECT_TRUE(FileExists(Path("out.bin.parts/mine")));
+}
+
 TEST_F(TokenizeTest, DamagedTokensOfAnEarlierRunAreRefused) {
   Write("bad.jsonl", "{}\n");
   EXPECT_EQ(Tokenize("out.bin", {"a.txt", "bad.jsonl"}), 3);
