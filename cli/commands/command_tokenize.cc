@@ -176,6 +176,11 @@ absl::StatusOr<Totals> TokenizeInto(const std::vector<std::string>& files, const
     totals.text_bytes += tokens.text_bytes;
     all.push_back(std::move(tokens));
   }
+  if (totals.tokens == 0) {
+    ZF_RETURN_IF_ERROR(RemoveTree(parts));
+    return absl::DataLossError(files.size() == 1 ? absl::StrCat(files.front(), ": there is no text in it")
+                                                 : "INPUT: there is no text in these files");
+  }
   ZF_ASSIGN_OR_RETURN(const PathKind left, KindOf(temporary));
   if (left == PathKind::kFile) ZF_RETURN_IF_ERROR(RemoveOne(temporary));
   absl::Cleanup remove = [&] { RemoveOne(temporary).IgnoreError(); };

@@ -162,6 +162,17 @@ TEST_F(TokenizeTest, DamagedTokensOfAnEarlierRunAreRefused) {
   EXPECT_FALSE(FileExists(Path("out.bin")));
 }
 
+TEST_F(TokenizeTest, FilesWithoutTextMakeNoOutput) {
+  Write("empty.txt", "");
+  Write("blank.jsonl", "\n\n");
+  EXPECT_EQ(Tokenize("out.bin", {"empty.txt"}), 3);
+  EXPECT_THAT(said_, HasSubstr(absl::StrCat(Path("empty.txt"), ": there is no text in it\n")));
+  EXPECT_EQ(Tokenize("out.bin", {"empty.txt", "blank.jsonl"}), 3);
+  EXPECT_THAT(said_, HasSubstr("INPUT: there is no text in these files\n"));
+  EXPECT_THAT(ListDirectory(Path("")).value(), ElementsAre("a.txt", "blank.jsonl", "empty.txt"));
+  EXPECT_EQ(Tokenize("out.bin", {"empty.txt", "a.txt"}), 0) << said_;
+}
+
 TEST_F(TokenizeTest, ARunThatMadeNothingLeavesNothing) {
   Write("bad.jsonl", "{}\n");
   EXPECT_EQ(Tokenize("out.bin", {"bad.jsonl"}), 3);
