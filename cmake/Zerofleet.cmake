@@ -121,7 +121,8 @@ if(ZEROFLEET_SANITIZE)
     *.AnOddVocabularyIsMultipliedInEvenExtents/fp16 *.AnOddVocabularyIsMultipliedInEvenExtents/bf16)
   if(ZEROFLEET_SANITIZE STREQUAL "thread")
     # ThreadSanitizer sees one process at a time.
-    list(APPEND long_tests Transports/* ProcessTeamsTest.* MessageLimits.AShardRecord*)
+    list(APPEND long_tests Transports/* ProcessTeamsTest.* MessageLimits.AShardRecord*
+      DeferredStreams.UpdatesBeforeTheDecisionOverNccl DeferredStreams.RightGuessesUpdateOnce)
   else()
     # Many moments of a rank's end, of which ThreadSanitizer reports the accesses to released memory as well.
     list(APPEND long_tests Backends/LifeTest.ARankThatFinishesFirst* Backends/LifeTest.AbortMayCome*)

@@ -159,6 +159,19 @@ TEST_F(DeferredStreams, EveryUnitMayBeUpdatedBeforeTheDecision) {
   EXPECT_EQ(host_updates, units * setup.steps);
 }
 
+// The third step's guess is wrong for every unit: what is put back, and updated again, has the bits of waiting.
+TEST_F(DeferredStreams, AGuessOfEveryUnitIsTakenBack) {
+  constexpr int64_t kUnits = 5;
+  FleetSetup setup = GuessingAlone(CountingRow(), /*updates_per_step=*/kUnits);
+  setup.tokens = ClippedOnce(Fleet(/*nccl=*/false)).tokens;
+  const auto guessed = TrainFleet(setup).states;
+  EXPECT_FALSE(decided_alone);
+  EXPECT_EQ(host_updates, kUnits * (setup.steps + 1));
+  setup.placement.timing = StatePlacement::Timing::kInStep;
+  setup.make_device = Fleet(/*nccl=*/false).make_device;
+  EXPECT_TRUE(TrainFleet(setup).states == guessed);
+}
+
 std::atomic<bool> step_launched = false;
 std::vector<const void*> updated_states;  // of the pieces, in the order of their updates
 
