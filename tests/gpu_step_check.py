@@ -34,8 +34,7 @@ WITHIN, FEW_BYTES = 0.03, 128
 
 # An H100, bench/results/2026-11-28-h100.md: bytes/s of a copy in bf16, FLOP/s of the best product.
 COPY, PRODUCT = 2998e9, 807e12
-# The norm's backward was measured at 1932 GB/s of 8 bytes per element; it moves 12.
-FORWARD_NORM, BACKWARD_NORM = 2171e9, 1932e9 * 12 / 8
+FORWARD_NORM = 2171e9
 OPTIMIZER, ATTENTION_FORWARD, ATTENTION_BACKWARD = 3000e9, 332e12, 175e12
 # Milliseconds of the step's ops, and what of the table they are.
 MEASURED = {
@@ -53,9 +52,9 @@ MEASURED = {
 # --- Own kernels: (op, kernel): launches, bytes read, bytes written, bytes per second. Bytes are those of all launches.
 #
 # L layers, C hidden, T context, V vocabulary, M tokens, P parameters, N = 2 L + 1 norms, R rows of logits at a time, U different tokens,
-# S partial sums of squares.
-# chunks(m, n): rows of partial sums down the columns of an m x n matrix. A weight, an activation and a gradient at rest have 2 bytes per
-# element, and so does the gradient of a block's weight; other gradients before that, an optimizer's state and a partial sum have 4.
+# S partial sums of squares. chunks(m, n): rows of partial sums down the columns of an m x n matrix; norm_chunks: those of a norm's backward.
+# A weight, an activation and a gradient at rest have 2 bytes per element, and so does the gradient of a block's weight; other gradients
+# before that, an optimizer's state and a partial sum have 4.
 KERNELS = {
     ("EmbeddingForward", "ForwardKernel"): ("1", "4 M + 2 C (U + T)", "2 M C", COPY),
     ("LayerNormForward", "ForwardKernel"): ("N", "N (2 M C + 4 C)", "N (2 M C + 8 M)", FORWARD_NORM),
@@ -63,9 +62,9 @@ KERNELS = {
     ("CrossEntropy", "MapKernel PaddedSource"): ("1", "2 V C", "2 C stride(V)", COPY),
     ("CrossEntropy", "CrossEntropyKernel"): ("M / R", "2 M whole(V) + 4 M", "2 M V + 8 M", COPY),
     ("CrossEntropy", "SumLossesKernel"): ("1", "8 M", "8", COPY),
-    ("LayerNormBackward", "InputKernel"): ("N", "N (6 M C + 2 C + 8 M)", "2 N M C", BACKWARD_NORM),
-    ("LayerNormBackward", "ColumnKernel"): ("N", "N (4 M C + 8 M)", "8 N C chunks(M, C)", BACKWARD_NORM),
-    ("LayerNormBackward", "ChunkSumKernel"): ("N", "8 N C (chunks(M, C) + 1)", "8 N C", COPY),
+    ("LayerNormBackward", "NormBackwardKernel"):
+        ("N", "N (6 M C + 2 C + 8 M)", "2 N M C + 8 N C norm_chunks(M, C)", COPY),
+    ("LayerNormBackward", "ChunkSumKernel"): ("N", "8 N C (norm_chunks(M, C) + 1)", "8 N C", COPY),
     ("LinearBackwardWeight", "ColumnKernel"): ("4 L", "18 L M C", "4 L C (2 chunks(M, C) + 3 chunks(M, 3 C) + 4 chunks(M, 4 C))", COPY),
     ("LinearBackwardWeight", "ChunkSumKernel"):
         ("4 L", "4 L C (2 chunks(M, C) + 3 chunks(M, 3 C) + 4 chunks(M, 4 C) + 9)", "36 L C", COPY),
@@ -123,6 +122,11 @@ def chunks(m, n):  # column_sums.cuh
     return -(-m // max(64, -(-m // most)))
 
 
+def norm_chunks(m, c):  # norm_backward.cuh
+    warps = min(512, whole(-(-c // 8), 32)) // 32
+    return -(-m // max(8, -(-m // (132 * max(1, 24 // warps)))))
+
+
 def head_rows(m, v):  # cross_entropy.cu, CrossEntropyPlan
     fit = max(1, min(m, (512 << 20) // (2 * whole(v, 64))))
     return min(fit, whole(-(-m // -(-m // fit)), 128))
@@ -140,14 +144,14 @@ class Formulas:
             "L": layers, "C": c, "T": size.context, "V": v, "M": m, "N": 2 * layers + 1, "R": head_rows(m, v),
             "P": sum(units), "S": sum(min(1024, -(-unit // 8192)) for unit in units),  # flat_vectors.cu, SumSquares
             "U": different or v * (1 - (1 - 1 / v) ** m),  # expected of random tokens
-            "chunks": chunks, "whole": whole, "stride": lambda v: whole(v, 64), "even": lambda v: v // 8 * 8}
+            "chunks": chunks, "norm_chunks": norm_chunks, "whole": whole, "stride": lambda v: whole(v, 64), "even": lambda v: v // 8 * 8}
 
     def __call__(self, formula):
         words = formula.replace("(", " ( ").replace(")", " ) ").replace(",", " , ").split()
         text = ""
         for before, word in zip([""] + words, words):
-            ends = before == ")" or before.isalnum()
-            begins = word == "(" or word.isalnum()
+            ends = before == ")" or before.isidentifier() or before.isdigit()
+            begins = word == "(" or word.isidentifier() or word.isdigit()
             calls = word == "(" and callable(self.names.get(before))
             text += (" * " if ends and begins and not calls else " ") + word
         return eval(text, {"__builtins__": {}}, self.names)  # formulas are this file's own

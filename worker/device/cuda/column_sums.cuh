@@ -79,6 +79,14 @@ __global__ void __launch_bounds__(kWarp* kChunkWarps)
   sums[column] += sum;
 }
 
+// Adds partial sums of `chunks` chunks, (chunk, sum, C), to the vectors.
+template <int kSums>
+void AddChunkSums(Stream& stream, const char* op, int64_t c, int64_t chunks, const float* partials,
+                  const SumVectors& to) {
+  Launch(stream, op, ChunkSumKernel<kSums>, dim3(static_cast<unsigned>(CeilDivide(c, kWarp)), kSums),
+         dim3(kWarp, kChunkWarps), 0, c, chunks, partials, to);
+}
+
 // Adds to element `column` of to.first (s = 0) and to.second (s = 1) the sum over M rows of what source.Add(row,
 // column, left, sums) adds to sums[s]. Add is called once per row and group of kRowLanes<T> columns; `left` columns
 // remain from `column` on. `partials` has kPartialBytes. Columns that are a part of `whole_c` have the same bits as
@@ -96,8 +104,7 @@ void AddColumnSums(Stream& stream, const char* op, int64_t m, int64_t c, const S
   Launch(stream, op, ColumnKernel<T, kSums, Source>,
          dim3(static_cast<unsigned>(CeilDivide(c, kTileColumns<T>)), static_cast<unsigned>(chunks)),
          dim3(kWarp, kColumnWarps), kColumnWarps * sizeof(TileSums<T, kSums>), m, c, chunk_rows, source, partials);
-  Launch(stream, op, ChunkSumKernel<kSums>, dim3(static_cast<unsigned>(CeilDivide(c, kWarp)), kSums),
-         dim3(kWarp, kChunkWarps), 0, c, chunks, partials, to);
+  AddChunkSums<kSums>(stream, op, c, chunks, partials, to);
 }
 
 }  // namespace zerofleet::device::cuda

@@ -1,15 +1,16 @@
-// LayerNorm (ops.h; Ba, Kiros and Hinton 2016): one block per row for the activations; for the parameters' gradients,
-// sums down the columns in two phases.
+// LayerNorm (ops.h; Ba, Kiros and Hinton 2016): one block per row for the forward; the backward in one pass over the
+// rows (norm_backward.cuh).
 //
 // Legend: M rows, C columns. rms_norm.cu has the norm without a mean.
 //
-// Estimate, backward in bf16: phase one reads dy, x, dx and writes dx, phase two reads dy and x again, 12 bytes per
-// element: M = 16384, C = 1600 are 0.3 GB, 70 us on an H200, less what the L2 cache still holds.
+// Where gamma and beta are frozen, or a row is too wide for one pass (over 3072 elements in bf16), the backward has one
+// block per row too, and, if wanted, sums down the columns that read dy and x again.
 #include <cmath>
 
 #include "worker/device/cuda/column_sums.cuh"
 #include "worker/device/cuda/cuda_ops.h"
 #include "worker/device/cuda/dispatch.h"
+#include "worker/device/cuda/norm_backward.cuh"
 #include "worker/device/cuda/reduce.cuh"
 #include "worker/device/cuda/rows.cuh"
 #include "worker/device/element_math.h"
@@ -133,11 +134,16 @@ void CudaOps::LayerNormBackward(Stream& stream, const LayerNormBackwardArguments
     using T = typename decltype(tag)::Type;
     WithWhole<T>({p.dy, p.x, p.gamma, p.dx}, p.c, [&](auto whole) {
       using R = Rows<T, whole.value>;
+      float* const partials = workspace_.partials<float>();
+      if (p.dgamma != nullptr && TakesOnePass<T, /*kMean=*/true>(p.c)) {
+        return NormBackward<T, whole.value, /*kMean=*/true>(stream, kOp, p.m, p.c, p.dy, p.x, p.gamma, p.mean, p.rstd,
+                                                            p.dx, partials, {p.dgamma, p.dbeta});
+      }
       Launch(stream, kOp, InputKernel<T, whole.value>, dim3(static_cast<unsigned>(p.m)), RowThreads<T>(p.c), 0, p.c,
              R(p.dy, p.c), R(p.x, p.c), R(p.gamma, p.c), p.mean, p.rstd, R(p.dx, p.c));
       if (p.dgamma == nullptr) return;
       const LayerNormColumns<T, whole.value> columns{p.c, R(p.dy, p.c), R(p.x, p.c), p.mean, p.rstd};
-      AddColumnSums<T, 2>(stream, kOp, p.m, p.c, columns, workspace_.partials<float>(), {p.dgamma, p.dbeta}, p.c);
+      AddColumnSums<T, 2>(stream, kOp, p.m, p.c, columns, partials, {p.dgamma, p.dbeta}, p.c);
     });
   });
 }

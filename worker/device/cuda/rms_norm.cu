@@ -1,5 +1,6 @@
 // RMS norm (llama_ops.h; Zhang and Sennrich 2019) of whole rows, or of the heads in them: one block per row or head for
-// the activations; for gamma's gradient, sums down the columns in two phases.
+// the activations; for gamma's gradient, sums down the columns in two phases. The backward of whole rows takes one pass
+// (norm_backward.cuh) where gamma is trained and a row is not too wide for it.
 //
 // Legend: M tokens, C columns. A row of queries, keys and values has H + 2G heads, of which the first H + G are normed.
 //
@@ -11,6 +12,7 @@
 #include "worker/device/cuda/column_sums.cuh"
 #include "worker/device/cuda/cuda_ops.h"
 #include "worker/device/cuda/dispatch.h"
+#include "worker/device/cuda/norm_backward.cuh"
 #include "worker/device/cuda/reduce.cuh"
 #include "worker/device/cuda/rows.cuh"
 #include "worker/device/element_math.h"
@@ -140,11 +142,16 @@ void CudaOps::RmsNormForward(Stream& stream, const RmsNormForwardArguments& p) {
 
 void CudaOps::RmsNormBackward(Stream& stream, const RmsNormBackwardArguments& p) {
   constexpr const char* kOp = "RmsNormBackward";
+  if (p.m == 0) return;
   const NormRows rows{.tokens = p.m, .heads = 1, .first = 0, .size = p.c, .columns = p.c};
   WithType(p.x.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     WithWhole<T>({p.dy, p.x, p.gamma, p.dx}, p.c, [&](auto whole) {
       using R = Rows<T, whole.value>;
+      if (p.dgamma != nullptr && TakesOnePass<T, /*kMean=*/false>(p.c)) {
+        return NormBackward<T, whole.value, /*kMean=*/false>(stream, kOp, p.m, p.c, p.dy, p.x, p.gamma, nullptr, p.rstd,
+                                                             p.dx, workspace_.partials<float>(), {p.dgamma});
+      }
       Launch(stream, kOp, RmsInputKernel<T, whole.value, true>, BlockPerRow(rows), RowThreads<T>(p.c), 0, rows,
              NormedHeads{1, 0}, R(p.dy, p.c), R(p.x, p.c), R(p.gamma, p.c), p.rstd, R(p.dx, p.c));
       if (p.dgamma == nullptr) return;

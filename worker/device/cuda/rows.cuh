@@ -61,6 +61,31 @@ struct Rows {
   }
 };
 
+// One group of a row as it is stored, which takes fewer registers than floats do while it waits to be used.
+template <typename T, bool kWhole>
+struct PackedRow {
+  Bits16 bits = {};
+
+  // Elements past the row's end are 0.
+  __device__ void Load(const Rows<T, kWhole>& rows, int64_t at, int64_t left) {
+    const T* const from = rows.data + at;
+    if constexpr (kWhole) {
+      LoadWhole(reinterpret_cast<const Bits16*>(from), bits);
+    } else if (rows.vector && left >= kRowLanes<T>) {
+      LoadWhole(reinterpret_cast<const Bits16*>(from), bits);
+    } else {
+      T elements[kRowLanes<T>];
+      for (int lane = 0; lane < kRowLanes<T>; ++lane) elements[lane] = lane < left ? from[lane] : T{};
+      __builtin_memcpy(&bits, elements, sizeof bits);
+    }
+  }
+  __device__ void Widen(float (&lanes)[kRowLanes<T>]) const {
+    T elements[kRowLanes<T>];
+    __builtin_memcpy(elements, &bits, sizeof bits);
+    for (int lane = 0; lane < kRowLanes<T>; ++lane) lanes[lane] = cuda::Widen(elements[lane]);
+  }
+};
+
 // Calls body(true_type) if Rows::IsWhole holds for all `tensors`, else body(false_type).
 template <typename T, typename Body>
 void WithWhole(std::initializer_list<Tensor> tensors, int64_t c, const Body& body) {
