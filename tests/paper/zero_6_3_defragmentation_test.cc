@@ -100,7 +100,8 @@ memory::MemoryPlan Gpt2Plan(int stage, device::DType dtype, const model::Checkpo
 }
 
 // Where fp32 gradients rest whole, the output embedding's are summed there from the head on, at the end of the others,
-// so these keep a place of their own.
+// so these keep a place of their own. Where blocks' gradients are written at rest, nothing else takes the logits'
+// place.
 TEST(Arena, HoldsLittleMoreThanAStepUsesAtOnce) {
   for (const device::DType dtype : {device::DType::kF32, device::DType::kBF16}) {
     for (int stage = 0; stage <= 3; ++stage) {
@@ -112,8 +113,11 @@ TEST(Arena, HoldsLittleMoreThanAStepUsesAtOnce) {
         RecordProperty(name, absl::StrCat("reserved ", figures.reserved, ", in use at once ", figures.allocated,
                                           ", shared ", plan.SharedBytes(memory::Space::kDevice)));
         const bool embedding_sums_at_rest = dtype == device::DType::kF32 && stage < 2;
-        EXPECT_LT(static_cast<double>(figures.reserved),
-                  (embedding_sums_at_rest ? 1.12 : 1.06) * static_cast<double>(figures.allocated))
+        const bool written_at_rest = dtype == device::DType::kBF16 && stage < 2;
+        EXPECT_LT(static_cast<double>(figures.reserved), (embedding_sums_at_rest ? 1.12
+                                                          : written_at_rest      ? 1.08
+                                                                                 : 1.06) *
+                                                             static_cast<double>(figures.allocated))
             << name;
       }
     }

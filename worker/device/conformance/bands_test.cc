@@ -66,22 +66,21 @@ TEST_P(BandsTest, AreTheRowsOfAWeightGradient) {
 // use other algorithms for few tokens, or for strides other than those of the whole logits.
 class OutputBandsTest : public BandsTest {
  protected:
-  void ExpectTheRowsOfTheWhole(int64_t tokens, int64_t width);
+  void ExpectTheRowsOfTheWhole(int64_t tokens, int64_t width, int64_t vocab = 700);
 };
 
-void OutputBandsTest::ExpectTheRowsOfTheWhole(int64_t tokens, int64_t width) {
-  constexpr int64_t kVocab = 700;
-  const DeviceTensor x = Put(Random(tokens * width, 3)), w = Put(Random(kVocab * width, 4));
-  std::vector<int32_t> ids = Ids(tokens, 31, kVocab);
+void OutputBandsTest::ExpectTheRowsOfTheWhole(int64_t tokens, int64_t width, int64_t vocab) {
+  const DeviceTensor x = Put(Random(tokens * width, 3)), w = Put(Random(vocab * width, 4));
+  std::vector<int32_t> ids = Ids(tokens, 31, vocab);
   ids[3] = -1;  // does not count
   const DeviceTensor targets = PutInts(ids), scale = PutFloat({0.25f});
   const DeviceTensor dx = Room(tokens * width), dx_alone = Room(tokens * width);
-  const DeviceTensor dw = PutFloat(std::vector<float>(kVocab * width));
+  const DeviceTensor dw = PutFloat(std::vector<float>(vocab * width));
   const DeviceTensor sum(device(), int64_t{sizeof(double)}), kept(device(), tokens * int64_t{sizeof(LogitsGradient)});
-  const DeviceTensor scratch(device(), ops().CrossEntropyScratchBytes(tokens, width, kVocab, dtype()));
+  const DeviceTensor scratch(device(), ops().CrossEntropyScratchBytes(tokens, width, vocab, dtype()));
   CrossEntropyArguments loss{.m = tokens,
                              .c = width,
-                             .vocab = kVocab,
+                             .vocab = vocab,
                              .x = x.tensor(),
                              .w = w.tensor(),
                              .targets = targets.as<int32_t>(),
@@ -98,16 +97,16 @@ void OutputBandsTest::ExpectTheRowsOfTheWhole(int64_t tokens, int64_t width) {
   EXPECT_EQ(Get(dx_alone), Get(dx));
 
   std::vector<float> bands;
-  const int64_t step = ops().bands().BandRows(kVocab, dtype());
-  for (int64_t first = 0; first < kVocab; first += step) {
-    const RowBand rows{first, std::min(step, kVocab - first)};
+  const int64_t step = ops().bands().BandRows(vocab, dtype());
+  for (int64_t first = 0; first < vocab; first += step) {
+    const RowBand rows{first, std::min(step, vocab - first)};
     const DeviceTensor band = PutFloat(std::vector<float>(rows.count * width));
     ops().bands().CrossEntropyBand(stream(), {.m = tokens,
                                               .c = width,
-                                              .part = {0, kVocab},
+                                              .part = {0, vocab},
                                               .in_parts = false,
                                               .band = rows,
-                                              .rows = LogitsRows(tokens, kVocab),
+                                              .rows = LogitsRows(tokens, vocab),
                                               .x = x.tensor(),
                                               .w = w.tensor(),
                                               .targets = targets.as<int32_t>(),
@@ -125,6 +124,12 @@ TEST_P(OutputBandsTest, AreTheRowsOfTheWhole) {
   for (const int64_t tokens : {10, 40}) {
     for (const int64_t width : {24, 48}) ExpectTheRowsOfTheWhole(tokens, width);
   }
+}
+
+// A GPU holds the logits of all these tokens at once.
+TEST_P(OutputBandsTest, AreTheRowsOfSeveralChunks) {
+  if (device().kind() != "cpu") GTEST_SKIP() << "more than one chunk of tokens takes too long";
+  ExpectTheRowsOfTheWhole(520, 16, 33000);
 }
 
 TEST_P(BandsTest, AreTheRowsOfALookupsGradient) { ExpectTheRowsOfALookup({}); }

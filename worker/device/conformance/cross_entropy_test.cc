@@ -130,6 +130,19 @@ TEST_P(CrossEntropyTest, TermsMatchDouble) {
   }
 }
 
+// Three chunks of logits, whose gradients are multiplied two at a time where they are rounded.
+TEST_P(CrossEntropyTest, SeveralChunksMatchDouble) {
+  if (device().kind() != "cpu") GTEST_SKIP() << "more than one chunk of tokens takes too long";
+  const LossShape s{520, 8, 33000};
+  const auto x = Random(s.m * s.c, 1), w = Random(s.vocab * s.c, 2);
+  const LossReference want = InDouble(s, x, w, 0.25, masked_);
+  const Result got = Run(s, x, w, 0.25f, true, 0);
+  EXPECT_NEAR(got.loss, want.loss, (dtype() == DType::kF32 ? 1e-6 : 4e-3) * want.loss);
+  constexpr int kRoundings = 4;
+  ExpectClose(got.dx, want.dx, dtype(), kRoundings);
+  ExpectClose(got.dw, want.dw, dtype(), kRoundings);
+}
+
 TEST_P(CrossEntropyTest, LossAloneLeavesGradientsAlone) {
   const LossShape s{9, 20, 53};
   const auto x = Random(s.m * s.c, 3), w = Random(s.vocab * s.c, 4);

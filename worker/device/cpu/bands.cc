@@ -11,19 +11,11 @@
 #include "worker/device/cpu/cpu_ops.h"
 #include "worker/device/cpu/cpu_stream.h"
 #include "worker/device/cpu/kernels.h"
+#include "worker/device/cpu/logits_gradient.h"
 #include "worker/device/cpu/matmul.h"
-#include "worker/device/cpu/matmul_primitive.h"
 #include "worker/device/cpu/row_sums.h"
 
 namespace zerofleet::device {
-namespace {
-
-constexpr int64_t kRoundedAlignment = 64;
-
-bool RoundsLogitsGradient(DType dtype) { return dtype == DType::kBF16 && HasBF16Instructions(); }
-
-}  // namespace
-
 // Follows from the types alone: the same for a linear layer's gradient and the output embedding's.
 int64_t CpuOps::BandRows(int64_t rows, DType dtype) const {
   return OutputTileOf({.m = rows,
@@ -52,47 +44,56 @@ void CpuOps::LinearBackwardWeightBand(Stream& stream, const LinearBackwardWeight
 }
 
 void CpuOps::CrossEntropyBand(Stream& stream, const CrossEntropyBandArguments& p) {
-  CpuStream& cpu_stream = static_cast<CpuStream&>(stream);
-  const int64_t vocab = p.part.rows, count = p.band.count, end = p.band.first + count;
-  const bool rounds = RoundsLogitsGradient(p.x.dtype);
-  const Tensor logits{p.scratch, DType::kF32};
-  MatmulArguments again{.n = vocab, .k = p.c, .b = {p.w, p.c, /*transposed=*/true}, .whole_n = vocab};
-  for (int64_t first = 0; first < p.m; first += p.rows) {
-    const int64_t rows = std::min(p.rows, p.m - first);
-    const Tensor x = p.x.Offset(first * p.c);
-    again.m = rows;
-    again.a = {x, p.c};
-    again.c = {logits, vocab};
-    const int64_t tile = OutputTileOf(again).n;
-    const int64_t left = p.band.first / tile * tile, width = std::min(RoundUp(end, tile), vocab) - left;
-    MatmulArguments part = again;
-    part.n = width;
-    part.b.data = p.w.Offset(left * p.c);
-    part.c.data = logits.Offset(left);
-    cpu_stream.Keep(Matmul(pool_, part));
-
-    const Tensor of_band = logits.Offset(p.band.first);
-    const Tensor rounded{static_cast<std::byte*>(p.scratch) + RoundUp(rows * vocab * 4, kRoundedAlignment),
-                         DType::kBF16};
-    pool_.RunBlocks(rows, RowBlock(count), [&](int64_t begin, int64_t block_end) {
-      for (int64_t row = begin; row < block_end; ++row) {
-        const Tensor at = of_band.Offset(row * vocab);
-        float* const values = static_cast<float*>(at.data);
-        kernels::LogitsGradientRow(count, p.kept[first + row], values);
-        const int64_t target = p.targets[first + row] - p.part.first - p.band.first;
-        if (target >= 0 && target < count) values[target] -= *p.gradient_scale;
-        if (rounds) kernels::Convert(count, at, rounded.Offset(row * vocab));
-      }
-    });
-    cpu_stream.Keep(Matmul(pool_, {.m = count,
-                                   .n = p.c,
-                                   .k = rows,
-                                   .a = {rounds ? rounded : of_band, vocab, /*transposed=*/true},
-                                   .b = {x, p.c},
-                                   .c = {{p.dw, DType::kF32}, p.c},
-                                   .accumulate = true,
-                                   .whole_m = vocab}));
+  const int64_t vocab = p.part.rows;
+  const LogitsGradientPlan plan(p.in_parts ? p.rows : p.m, p.rows, vocab, p.x.dtype);
+  std::byte* const scratch = static_cast<std::byte*>(p.scratch);
+  const Tensor dlogits = plan.Gradient(scratch).Offset(p.band.first);
+  for (int64_t first = 0; first < p.m; first += plan.rows) {
+    const int64_t rows = std::min(plan.rows, p.m - first);
+    for (int64_t row = first; row < first + rows; row += plan.logits_rows) {
+      const int64_t count = std::min(plan.logits_rows, first + rows - row);
+      LogitsGradientOfBand(stream, p, row, count, plan.Logits(scratch), dlogits.Offset((row - first) * vocab));
+    }
+    static_cast<CpuStream&>(stream).Keep(Matmul(pool_, {.m = p.band.count,
+                                                        .n = p.c,
+                                                        .k = rows,
+                                                        .a = {dlogits, vocab, /*transposed=*/true},
+                                                        .b = {p.x.Offset(first * p.c), p.c},
+                                                        .c = {{p.dw, DType::kF32}, p.c},
+                                                        .accumulate = true,
+                                                        .whole_m = vocab}));
   }
+}
+
+// Computes the band's logits of `count` tokens from `first` again, and their gradient, in `dlogits`, which may be their
+// place.
+void CpuOps::LogitsGradientOfBand(Stream& stream, const CrossEntropyBandArguments& p, int64_t first, int64_t count,
+                                  Tensor logits, Tensor dlogits) {
+  const int64_t vocab = p.part.rows, end = p.band.first + p.band.count;
+  MatmulArguments part{.m = count,
+                       .n = vocab,
+                       .k = p.c,
+                       .a = {p.x.Offset(first * p.c), p.c},
+                       .b = {p.w, p.c, /*transposed=*/true},
+                       .c = {logits, vocab},
+                       .whole_n = vocab};
+  const int64_t tile = OutputTileOf(part).n;
+  const int64_t left = p.band.first / tile * tile;
+  part.n = std::min(RoundUp(end, tile), vocab) - left;
+  part.b.data = p.w.Offset(left * p.c);
+  part.c.data = logits.Offset(left);
+  static_cast<CpuStream&>(stream).Keep(Matmul(pool_, part));
+
+  pool_.RunBlocks(count, RowBlock(p.band.count), [&](int64_t begin, int64_t block_end) {
+    for (int64_t row = begin; row < block_end; ++row) {
+      const Tensor at = logits.Offset(row * vocab + p.band.first), to = dlogits.Offset(row * vocab);
+      float* const values = static_cast<float*>(at.data);
+      kernels::LogitsGradientRow(p.band.count, p.kept[first + row], values);
+      const int64_t target = p.targets[first + row] - p.part.first - p.band.first;
+      if (target >= 0 && target < p.band.count) values[target] -= *p.gradient_scale;
+      if (to.dtype != DType::kF32) kernels::Convert(p.band.count, at, to);
+    }
+  });
 }
 
 void CpuOps::EmbeddingBackwardBand(Stream&, const EmbeddingBackwardArguments& p, const VocabularyPart& tokens) {

@@ -99,6 +99,10 @@ class CpuOps : public Ops, public VocabularyOps, public BandOps, public LlamaOps
  private:
   // y = x w^T + bias, for more than one row of x.
   void ProductForward(Stream&, const LinearForwardArguments&);
+  void LossesOfRows(const CrossEntropyArguments&, int64_t first, int64_t count, Tensor logits, Tensor dlogits,
+                    double* losses);
+  void LogitsGradientOfBand(Stream&, const CrossEntropyBandArguments&, int64_t first, int64_t count, Tensor logits,
+                            Tensor dlogits);
 
   ThreadPool& pool_;
   RotaryTables tables_;

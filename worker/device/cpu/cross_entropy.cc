@@ -1,7 +1,8 @@
 // Output head with softmax cross-entropy (ops.h), a chunk of tokens at a time.
 //
 // For each chunk: logits = x w^T, the rows' losses, dlogits in the logits' place, then dx and dw from dlogits. Where
-// matmuls use bf16 instructions, dlogits is also rounded to bf16 for them.
+// matmuls use bf16 instructions, dlogits is rounded to bf16 instead, and dx and dw follow several chunks at once
+// (logits_gradient.h).
 #include <algorithm>
 
 #include "base/units.h"
@@ -9,25 +10,21 @@
 #include "worker/device/cpu/cpu_ops.h"
 #include "worker/device/cpu/cpu_stream.h"
 #include "worker/device/cpu/kernels.h"
+#include "worker/device/cpu/logits_gradient.h"
 #include "worker/device/cpu/matmul.h"
-#include "worker/device/cpu/matmul_primitive.h"
 #include "worker/device/vocabulary_ops.h"
 
 namespace zerofleet::device {
 namespace {
 
-// The layout of the scratch: losses (M doubles), logits (rows,V) fp32, and, if `rounded`, dlogits (rows,V) bf16.
+// The layout of the scratch: losses (M doubles), and the logits and their gradient.
 struct Plan {
-  int64_t rows;  // tokens per chunk
-  int64_t logits_at, rounded_at, bytes;
-  bool rounded;
+  int64_t logits_at, bytes;
+  LogitsGradientPlan gradient;
 
-  Plan(int64_t m, int64_t vocab, DType dtype) {
-    rows = LogitsRows(m, vocab);
-    rounded = dtype == DType::kBF16 && HasBF16Instructions();
-    logits_at = RoundUp(m * 8, kAlignBytes);
-    rounded_at = logits_at + RoundUp(rows * vocab * 4, kAlignBytes);
-    bytes = rounded_at + (rounded ? rows * vocab * 2 : 0);
+  Plan(int64_t m, int64_t vocab, DType dtype)
+      : logits_at(RoundUp(m * 8, kAlignBytes)), gradient(m, LogitsRows(m, vocab), vocab, dtype) {
+    bytes = logits_at + gradient.bytes;
   }
 };
 
@@ -58,37 +55,25 @@ double Sum(int64_t count, const float* values) {
 
 void CpuOps::CrossEntropy(Stream& stream, const CrossEntropyArguments& p) {
   const Plan plan(p.m, p.vocab, p.x.dtype);
-  const bool gradient = static_cast<bool>(p.dx);
-  const float scale = gradient ? *p.gradient_scale : 0.0f;
   std::byte* const base = static_cast<std::byte*>(p.scratch);
   double* const losses = reinterpret_cast<double*>(base);
-  const Tensor logits{base + plan.logits_at, DType::kF32}, rounded{base + plan.rounded_at, DType::kBF16};
-  const Tensor dlogits = plan.rounded ? rounded : logits;
+  const Tensor logits = plan.gradient.Logits(base + plan.logits_at),
+               dlogits = plan.gradient.Gradient(base + plan.logits_at);
   CpuStream& cpu_stream = static_cast<CpuStream&>(stream);
 
-  for (int64_t first = 0; first < p.m; first += plan.rows) {
-    const int64_t rows = std::min(plan.rows, p.m - first);
-    const Tensor x_chunk = p.x.Offset(first * p.c);
-    cpu_stream.Keep(Matmul(
-        pool_,
-        {.m = rows, .n = p.vocab, .k = p.c, .a = {x_chunk, p.c}, .b = {p.w, p.c, true}, .c = {logits, p.vocab}}));
-    pool_.RunBlocks(rows, RowBlock(p.vocab), [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row) {
-        const Tensor at = logits.Offset(row * p.vocab);
-        float* const values = static_cast<float*>(at.data);
-        const int64_t target = p.targets[first + row];
-        const bool terms = !p.terms.none() && target >= 0;
-        const double target_logit = terms ? values[target] : 0, sum = terms ? Sum(p.vocab, values) : 0;
-        const Tensor dlogits_row = !gradient ? Tensor{} : terms ? at : dlogits.Offset(row * p.vocab);
-        double& loss = losses[first + row];
-        loss = kernels::CrossEntropyRow(p.vocab, target, dlogits_row, scale, values,
-                                        p.kept == nullptr ? nullptr : p.kept + first + row);
-        if (!terms) continue;
-        loss = AddTerms(p.terms, p.vocab, target, target_logit, sum, loss, gradient, scale, values);
-        if (gradient && plan.rounded) kernels::Convert(p.vocab, at, rounded.Offset(row * p.vocab));
-      }
-    });
-    if (!gradient) continue;
+  for (int64_t first = 0; first < p.m; first += plan.gradient.rows) {
+    const int64_t rows = std::min(plan.gradient.rows, p.m - first);
+    for (int64_t row = first; row < first + rows; row += plan.gradient.logits_rows) {
+      const int64_t count = std::min(plan.gradient.logits_rows, first + rows - row);
+      cpu_stream.Keep(Matmul(pool_, {.m = count,
+                                     .n = p.vocab,
+                                     .k = p.c,
+                                     .a = {p.x.Offset(row * p.c), p.c},
+                                     .b = {p.w, p.c, true},
+                                     .c = {logits, p.vocab}}));
+      LossesOfRows(p, row, count, logits, dlogits.Offset((row - first) * p.vocab), losses + row);
+    }
+    if (!p.dx) continue;
     cpu_stream.Keep(Matmul(pool_, {.m = rows,
                                    .n = p.c,
                                    .k = p.vocab,
@@ -100,12 +85,38 @@ void CpuOps::CrossEntropy(Stream& stream, const CrossEntropyArguments& p) {
                                    .n = p.c,
                                    .k = rows,
                                    .a = {dlogits, p.vocab, true},
-                                   .b = {x_chunk, p.c},
+                                   .b = {p.x.Offset(first * p.c), p.c},
                                    .c = {{p.dw, DType::kF32}, p.c},
                                    .accumulate = true}));
   }
   *p.loss_sum = 0;
   for (int64_t row = 0; row < p.m; ++row) *p.loss_sum += losses[row];
+}
+
+// Computes, for `count` tokens from `first`, `losses` and, unless p.dx is null, the logits' gradient in `dlogits`,
+// which may be the logits' place.
+void CpuOps::LossesOfRows(const CrossEntropyArguments& p, int64_t first, int64_t count, Tensor logits, Tensor dlogits,
+                          double* losses) {
+  const bool gradient = static_cast<bool>(p.dx), rounds = dlogits.dtype != DType::kF32;
+  const float scale = gradient ? *p.gradient_scale : 0.0f;
+  pool_.RunBlocks(count, RowBlock(p.vocab), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const Tensor at = logits.Offset(row * p.vocab), dlogits_row = dlogits.Offset(row * p.vocab);
+      float* const values = static_cast<float*>(at.data);
+      const int64_t target = p.targets[first + row];
+      const bool terms = !p.terms.none() && target >= 0;
+      const double target_logit = terms ? values[target] : 0, sum = terms ? Sum(p.vocab, values) : 0;
+      double& loss = losses[row];
+      loss = kernels::CrossEntropyRow(p.vocab, target,
+                                      !gradient ? Tensor{}
+                                      : terms   ? at
+                                                : dlogits_row,
+                                      scale, values, p.kept == nullptr ? nullptr : p.kept + first + row);
+      if (!terms) continue;
+      loss = AddTerms(p.terms, p.vocab, target, target_logit, sum, loss, gradient, scale, values);
+      if (gradient && rounds) kernels::Convert(p.vocab, at, dlogits_row);
+    }
+  });
 }
 
 int64_t CpuOps::CrossEntropyScratchBytes(int64_t m, int64_t, int64_t vocab, DType dtype) const {

@@ -12,16 +12,13 @@
 #include "worker/device/cpu/cpu_ops.h"
 #include "worker/device/cpu/cpu_stream.h"
 #include "worker/device/cpu/kernels.h"
+#include "worker/device/cpu/logits_gradient.h"
 #include "worker/device/cpu/matmul.h"
-#include "worker/device/cpu/matmul_primitive.h"
 
 namespace zerofleet::device {
 namespace {
 
 bool Has(const VocabularyPart& part, int64_t token) { return token >= part.first && token < part.first + part.rows; }
-
-bool RoundsGradients(DType dtype) { return dtype == DType::kBF16 && HasBF16Instructions(); }
-int64_t RoundedAt(int64_t rows, int64_t vocab) { return RoundUp(rows * vocab * 4, kAlignBytes); }
 
 // One token's softmax over all parts.
 struct WholeSoftmax {
@@ -103,10 +100,8 @@ void CpuOps::PartCrossEntropy(Stream& stream, const PartCrossEntropyArguments& p
   }
   if (!p.dx) return;
   const float scale = *p.gradient_scale;
-  const bool rounds = RoundsGradients(p.x.dtype);
-  const Tensor logits{p.logits, DType::kF32};
-  const Tensor rounded{static_cast<std::byte*>(p.scratch) + RoundedAt(p.m, vocab), DType::kBF16};
-  const Tensor dlogits = rounds ? rounded : logits;
+  const LogitsGradientPlan plan(p.m, p.m, vocab, p.x.dtype);
+  const Tensor logits{p.logits, DType::kF32}, dlogits = plan.Gradient(static_cast<std::byte*>(p.scratch));
   pool_.RunBlocks(p.m, RowBlock(vocab), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       float* const at = p.logits + row * vocab;
@@ -125,7 +120,7 @@ void CpuOps::PartCrossEntropy(Stream& stream, const PartCrossEntropyArguments& p
         const float each = scale * smoothing / static_cast<float>(p.vocab);
         for (int64_t i = 0; i < vocab; ++i) at[i] -= each;
       }
-      if (rounds) kernels::Convert(vocab, logits.Offset(row * vocab), rounded.Offset(row * vocab));
+      if (plan.rounded) kernels::Convert(vocab, logits.Offset(row * vocab), dlogits.Offset(row * vocab));
     }
   });
   CpuStream& cpu_stream = static_cast<CpuStream&>(stream);
@@ -142,7 +137,7 @@ void CpuOps::PartCrossEntropy(Stream& stream, const PartCrossEntropyArguments& p
 }
 
 int64_t CpuOps::PartLogitsScratchBytes(int64_t rows, int64_t vocab, DType dtype) const {
-  return RoundedAt(rows, vocab) + (RoundsGradients(dtype) ? rows * vocab * 2 : 0);
+  return LogitsGradientPlan(rows, rows, vocab, dtype).bytes;
 }
 
 }  // namespace zerofleet::device
