@@ -4,9 +4,11 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "cli/config/config.h"
+#include "cli/launcher/local_fleet.h"
 #include "cli/planner/machine.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/device/device.h"
 
 namespace zerofleet::cli {
 namespace {
@@ -29,7 +31,7 @@ TEST(LaunchPlan, RefusesWhatAllWorkersTogetherCannotHave) {
   for (const memory::MemoryRow& row : launch.plan.rows) rows += row.bytes;
   rows -= launch.plan.SharedBytes(memory::Space::kDevice);
   EXPECT_EQ(planned.reserved_bytes, rows);
-  EXPECT_EQ(planned.process_bytes, rows + kCpuOutsideBytes);
+  EXPECT_EQ(planned.process_bytes, rows + OutsideBytes(config));
   EXPECT_TRUE(CheckLaunch(config, launch, 3 * planned.process_bytes).ok());
   const absl::Status refused = CheckLaunch(config, launch, 3 * planned.process_bytes - 1);
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
@@ -37,6 +39,15 @@ TEST(LaunchPlan, RefusesWhatAllWorkersTogetherCannotHave) {
   v1::Config limited = config;
   limited.mutable_memory()->set_device_limit("1KiB");
   EXPECT_THAT(CheckLaunch(limited, launch, int64_t{1} << 50).message(), HasSubstr("memory.device_limit"));
+}
+
+// Operands are packed for bf16's instructions alone.
+TEST(LaunchPlan, CountsPackedOperandsOfEachThread) {
+  v1::Config config = WorkersOf(1);
+  EXPECT_EQ(OutsideBytes(config),
+            kCpuOutsideBytes + ThreadsPerWorker(1) * device::PackedOperandBytes(device::DType::kBF16));
+  config.set_precision("fp32");
+  EXPECT_EQ(OutsideBytes(config), kCpuOutsideBytes);
 }
 
 TEST(LaunchPlan, SaysWhatTakesTheMemory) {

@@ -72,10 +72,10 @@ Cluster ThisMachine(const v1::Config& config) {
           .gpus = workers,
           .node_gpus = workers,
           // The configuration's limit is for the plan alone.
-          .device_bytes = limit_or(config.memory().device_limit()) + kCpuOutsideBytes,
+          .device_bytes = limit_or(config.memory().device_limit()) + OutsideBytes(config),
           .host_bytes = limit_or(config.memory().host_limit()) * workers,
           .shared_bytes = share,
-          .outside_bytes = kCpuOutsideBytes,
+          .outside_bytes = OutsideBytes(config),
           .efficiency = 1,
           .flops_per_second = cores * kNominalFlops,
           .memory_bytes_per_second = cores * kNominalBytes,
@@ -133,7 +133,10 @@ absl::StatusOr<Cluster> MeasureThisMachine(const v1::Config& config) {
 
 int64_t OutsideBytes(const v1::Config& config) {
   constexpr int64_t kPython = int64_t{640} << 20;  // the interpreter and PyTorch after a step
-  if (!model::IsForeign(config.model())) return kCpuOutsideBytes;
+  if (!model::IsForeign(config.model())) {
+    const int threads = ThreadsPerWorker(static_cast<int>(config.parallel().workers()));
+    return kCpuOutsideBytes + threads * device::PackedOperandBytes(trainer::ComputeType(config));
+  }
   return kCpuOutsideBytes + kPython + config.model().foreign().saved_bytes();
 }
 

@@ -12,11 +12,12 @@
 namespace zerofleet::cli {
 
 // What a process on the CPU takes in addition to the plan's rows: code, gRPC, UCX, thread stacks and the product that
-// measures the peak; 44 to 57 MiB on 2 cores (docs/planning.md).
+// measures the peak; 44 to 57 MiB on 2 cores (docs/planning.md), without packed operands (device::PackedOperandBytes).
 inline constexpr int64_t kCpuOutsideBytes = int64_t{48} << 20;
 
-// What a worker of this configuration takes in addition to its plan on the CPU: kCpuOutsideBytes, and for a PyTorch
-// module also Python, PyTorch, and an estimate of what the module's own passes keep.
+// What a worker of this configuration takes in addition to its plan on this machine's CPU: kCpuOutsideBytes and its
+// threads' packed operands; for a PyTorch module kCpuOutsideBytes, Python, PyTorch, and an estimate of what the
+// module's own passes keep.
 int64_t OutsideBytes(const v1::Config& config);
 
 // Bytes that this process and its children may use: the machine's, or the control group's if that is less.

@@ -142,6 +142,10 @@ absl::StatusOr<std::string> ResolveDeviceKind(const std::string& kind);
 // word, FailedPrecondition where the CPU lacks the set or ops have run already.
 absl::Status PinInstructionSet(const std::string& isa);
 
+// Bytes that each thread of the CPU's ops takes for packed operands of products in `dtype`, in addition to what a
+// device reserves (docs/planning.md).
+int64_t PackedOperandBytes(DType dtype);
+
 // Errors as from ResolveDeviceKind, and any error from setting up the device.
 absl::StatusOr<std::unique_ptr<Device>> CreateDevice(const DeviceOptions& options);
 

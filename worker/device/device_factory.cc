@@ -1,4 +1,5 @@
 // The only file that knows which devices this build has.
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "worker/device/cpu/cpu_device.h"
@@ -35,6 +36,11 @@ absl::StatusOr<std::unique_ptr<Device>> CreateCuda(const DeviceOptions&) { retur
 }  // namespace
 
 #endif
+
+int64_t PackedOperandBytes(DType dtype) {
+  constexpr int64_t kMeasured = int64_t{9} << 20;
+  return dtype == DType::kBF16 && absl::StrContains(IsaName(), "bf16") ? kMeasured : 0;
+}
 
 absl::StatusOr<std::string> ResolveDeviceKind(const std::string& kind) {
   if (kind == "cpu") return kind;
