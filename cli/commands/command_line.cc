@@ -172,6 +172,31 @@ std::string UsageMessage(const CLI::App& app, const CLI::ParseError& error) {
   return absl::StrCat("unknown option ", shown, FlagSuggestion(command, flag), see);
 }
 
+// Paths, and the names that a certificate is compared with. An empty one would stand for "not given", as if the flag
+// were not there.
+bool MustSaySomething(const OptionInfo& option) {
+  const std::string& value = option.value;
+  return absl::StartsWith(value, "FILE") || absl::EndsWith(value, "DIR") || absl::EndsWith(value, "PATH") ||
+         value == "SCRIPT.py" || value == "EXE" || absl::StartsWith(option.names.back(), "--tls-");
+}
+
+// The message for a path or name that is empty, as that of a variable that is not set; empty if there is none.
+std::string EmptyValue(const CLI::App& command) {
+  const CommandInfo described = DescribeCommand(command);
+  size_t at = 0;
+  for (const CLI::Option* option : command.get_options()) {
+    const OptionInfo& info = described.options[at++];
+    if (!MustSaySomething(info)) continue;
+    for (const std::string& value : option->results()) {
+      if (!value.empty()) continue;
+      return absl::StrCat(info.names.back(), ": must not be empty",
+                          info.required ? "" : "; leave it out if it is not wanted", " (see ", described.path,
+                          " --help)");
+    }
+  }
+  return "";
+}
+
 int Run(const CommandBody& body, const Output& output) {
   const absl::StatusOr<int> exit_code = body(output);
   output.out.flush();
@@ -204,6 +229,8 @@ int ParseAndRun(int argc, const char* const* argv, const Output& output) {
   } catch (const CLI::ParseError& error) {
     return PrintError(output, UsageMessage(app, error), kUsage);
   }
+  const std::string empty = EmptyValue(Reached(app));
+  if (!empty.empty()) return PrintError(output, empty, kUsage);
   return Run(body, output);
 }
 

@@ -168,6 +168,25 @@ TEST(CommandLine, ValuesThatTheParserWouldTakeAreRefused) {
                    "zerofleet: --workers: must be a number, got \"many\" (see zerofleet plan --help)");
 }
 
+// A script whose variable is not set passes "", which must not quietly leave a report unwritten or a port unprotected.
+TEST(CommandLine, AnEmptyPathOrNameIsRefused) {
+  const auto optional = [](const std::string& flag, const std::string& command) {
+    return "zerofleet: " + flag + ": must not be empty; leave it out if it is not wanted (see zerofleet " + command +
+           " --help)";
+  };
+  ExpectUsageError(RunWith({"train", "a.yaml", "--report", ""}), optional("--report", "train"));
+  ExpectUsageError(RunWith({"train", "a.yaml", "--tensorboard", ""}), optional("--tensorboard", "train"));
+  for (const char* flag : {"--token-file", "--tls-ca", "--tls-worker-name"}) {
+    ExpectUsageError(RunWith({"coordinator", "--config", "a", "--listen", "b:1", "--state-dir", "c", flag, ""}),
+                     optional(flag, "coordinator"));
+  }
+  ExpectUsageError(RunWith({"train", ""}), "zerofleet: CONFIG: must not be empty (see zerofleet train --help)");
+  ExpectUsageError(RunWith({"checkpoint", "import", "a", ""}),
+                   "zerofleet: STEP_DIR: must not be empty (see zerofleet checkpoint import --help)");
+  ExpectUsageError(RunWith({"tokenize", "--tokenizer", "bytes", "--output", "", "a.txt"}),
+                   "zerofleet: --output: must not be empty (see zerofleet tokenize --help)");
+}
+
 TEST(CommandLine, WhatADirectoryIsIsSaid) {
   const std::string dir = testing::TempDir() + "/command_line_test_dir_" + std::to_string(getpid());
   ASSERT_TRUE(CreateDirectories(dir).ok());
