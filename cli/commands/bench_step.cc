@@ -28,9 +28,12 @@ namespace zerofleet::cli {
 namespace {
 
 // Random letters or, if `vocab` is given, random tokens from all of it: an embedding of 50257 rows of which only 26 are
-// used would be a different workload. Enough for all sequences of two steps, from a fixed seed.
-std::string SyntheticData(const StepBenchOptions& options, int64_t vocab) {
-  const int64_t count = (options.context + 1) * options.global_sequences * 2;
+// used would be a different workload. Enough for all sequences of two steps, from a fixed seed; beyond kMostTokens they
+// come round again, which takes no less time.
+std::string SyntheticData(const v1::Config& config, int64_t vocab) {
+  constexpr int64_t kMostTokens = 1 << 24;
+  const int64_t sample = config.model().context() + 1;
+  const int64_t count = std::max(std::min(sample * config.batch().global_sequences() * 2, kMostTokens), sample);
   if (vocab != 0) return RandomTokens(count, vocab);
   std::mt19937_64 random(1);
   std::string data;
@@ -94,7 +97,6 @@ std::map<std::string, int> RefusedShapesIn(const std::map<std::string, double>& 
 absl::StatusOr<v1::Config> StepBenchConfig(const StepBenchOptions& options, const std::string& dir) {
   const int64_t vocab = VocabularyOf(options);
   const std::string data = JoinPath(dir, "data");
-  ZF_RETURN_IF_ERROR(WriteFileAtomically(data, SyntheticData(options, vocab)));
   const auto set = [](const std::string& flag, const std::string& key, const std::string& value) {
     return ConfigOverride{flag, absl::StrCat(key, "=", value)};
   };
@@ -118,6 +120,7 @@ absl::StatusOr<v1::Config> StepBenchConfig(const StepBenchOptions& options, cons
   }
   for (const std::string& value : options.sets) overrides.push_back({"--set", value});
   ZF_ASSIGN_OR_RETURN(const v1::Config config, ParseConfig("", "bench", overrides));
+  ZF_RETURN_IF_ERROR(WriteFileAtomically(data, SyntheticData(config, vocab)));
   return WithPlannedFraction(config, ThreadsPerWorker(config.parallel().workers()));
 }
 

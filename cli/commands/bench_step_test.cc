@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <filesystem>
 #include <string>
 
 #include "base/file.h"
@@ -46,6 +47,20 @@ TEST_F(BenchStepTest, EveryFlagReachesTheConfiguration) {
   EXPECT_EQ(config.data().format(), "tokens_u32");
   EXPECT_EQ(config.model().layers(), 2);
   EXPECT_EQ(config.seed(), 7u);
+}
+
+TEST_F(BenchStepTest, DataAreWrittenOfAValidConfigurationAndNeverWithoutBound) {
+  StepBenchOptions options;
+  options.preset = "gpt2-tiny";
+  options.device = "cpu";
+  options.global_sequences = -1;
+  EXPECT_EQ(StepBenchConfig(options, dir_).status().message(),
+            "--sequences: batch.global_sequences: must be 1 to 1000000000, got -1");
+  EXPECT_FALSE(std::filesystem::exists(dir_ + "/data"));
+  options.global_sequences = 40'000;
+  options.micro_sequences = 1;
+  ASSERT_TRUE(StepBenchConfig(options, dir_).ok());
+  EXPECT_EQ(std::filesystem::file_size(dir_ + "/data"), 1 << 24);
 }
 
 TEST_F(BenchStepTest, LeftOutSizesAreThePresets) {
