@@ -4,6 +4,7 @@
 
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -244,9 +245,12 @@ absl::StatusOr<std::vector<CollectiveRate>> BenchCollectives(const CollectiveBen
   if (mapping == MAP_FAILED) return absl::ResourceExhaustedError("collective bench: no shared memory");
   Board* board = new (mapping) Board();
   std::vector<pid_t> children;
+  const pid_t parent = getpid();
   for (int rank = 0; rank < options.ranks; rank++) {
     const pid_t child = fork();
     if (child == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);  // a signal that ends the parent leaves no rank behind
+      if (getppid() != parent) _exit(1);
       const absl::Status status = RunRank(*board, options, rank);
       if (!status.ok()) board->failed = 1;
       _exit(status.ok() ? 0 : 1);

@@ -197,8 +197,9 @@ absl::StatusOr<ClusterPlan> PlanOnThisMachine(const std::string& name, const Pla
   ZF_ASSIGN_OR_RETURN(const v1::Config config,
                       ChoosePlanConfig(options.config, options.preset, options.parameters, Overrides(options),
                                        options.precision, options.config.empty() ? 1 : 0));
-  StopSignals signals;
+  // A signal ends the measurement at once; the runs after it have processes and directories to be removed.
   ZF_ASSIGN_OR_RETURN(const Cluster machine, MeasureThisMachine(config));
+  StopSignals signals;
   ZF_ASSIGN_OR_RETURN(ClusterPlan plan, PlanOnCluster(name, config, machine));
   std::vector<ProbeTask> tasks;
   if (plan.pick.ok()) {

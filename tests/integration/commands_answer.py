@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
 """Every command works on a trained model: help, plan, eval, generate, export, import, status."""
 import json
+import os
+import signal
 import struct
 import subprocess
+import time
 
 import fleet
 
@@ -40,6 +43,26 @@ class CommandsAnswer(fleet.FleetTest):
         self.assertEqual(err, "")
         code, err = self.under_bash("trap '' PIPE; $zf completion bash | head -c 1 >/dev/null; exit ${PIPESTATUS[0]}")
         self.assertEqual((code, err), (0, ""))
+
+    def terminated(self, *arguments, children=0):
+        """Sends SIGTERM a second after the command has `children` processes, which are stopped, so that none ends by itself."""
+        process = self.start(*arguments)
+        self.addCleanup(self.end_leftovers)
+        deadline = time.monotonic() + 60
+        while len(self.leftovers()) < 1 + children and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(1)
+        for pid in self.leftovers():
+            if pid != process.pid:
+                os.kill(pid, signal.SIGSTOP)
+        process.terminate()
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, -signal.SIGTERM)
+        self.assert_nothing_left()
+
+    def test_a_signal_ends_what_is_measured(self):
+        self.terminated("plan", "--preset", "zero-8b", "--measure")  # its products take minutes
+        self.terminated("bench", "collectives", "--ranks", "2", children=2)
 
     def test_no_temporary_directory_is_needed_before_a_bench(self):
         code, err = self.under_bash("TMPDIR=/nonexistent $zf plan --parameters 1B > /dev/null")
