@@ -82,7 +82,7 @@ TEST_F(CheckedFilesTest, WhatAKilledProcessOfThisNumberLeftIsNotInTheWay) {
 TEST_F(CheckedFilesTest, ThreadsMaySaveAtOnce) {
   std::vector<std::thread> threads;
   for (int thread = 0; thread < 4; ++thread) {
-    threads.emplace_back([&] {
+    threads.emplace_back([this, thread] {
       for (int i = 0; i < 50; ++i) Remember(Digest128(absl::StrCat(thread, ":", i)));
       for (int i = 0; i < 50; ++i) Remember(one_);
     });
