@@ -107,11 +107,10 @@ void CpuOps::LossesOfRows(const CrossEntropyArguments& p, int64_t first, int64_t
       const bool terms = !p.terms.none() && target >= 0;
       const double target_logit = terms ? values[target] : 0, sum = terms ? Sum(p.vocab, values) : 0;
       double& loss = losses[row];
-      loss = kernels::CrossEntropyRow(p.vocab, target,
-                                      !gradient ? Tensor{}
-                                      : terms   ? at
-                                                : dlogits_row,
-                                      scale, values, p.kept == nullptr ? nullptr : p.kept + first + row);
+      Tensor to = terms ? at : dlogits_row;  // terms are added in fp32
+      if (!gradient) to = {};
+      loss = kernels::CrossEntropyRow(p.vocab, target, to, scale, values,
+                                      p.kept == nullptr ? nullptr : p.kept + first + row);
       if (!terms) continue;
       loss = AddTerms(p.terms, p.vocab, target, target_logit, sum, loss, gradient, scale, values);
       if (gradient && rounds) kernels::Convert(p.vocab, at, dlogits_row);

@@ -196,7 +196,7 @@ void DotsTile(const MatmulArguments& p) {
         const OutputTile block = {std::min(height, end - row), p.n};
         const Matrix c = Part(p.c, row, 0);
         DotsSums to{.sums = c, .add = p.accumulate || k0 > 0};
-        if (rounds) to.sums = {{WaitingSums() + (row - first) * p.n, DType::kF32}, p.n};
+        if (rounds) to.sums = {{WaitingSums() + (waits ? row - first : 0) * p.n, DType::kF32}, p.n};
         if (rounds && k0 + kb == p.k) to.rounded = c;
         pack(Part(p.a, row, 0), block.m, a);
         MultiplyDotsBlock(block, pairs, a, b, to);
