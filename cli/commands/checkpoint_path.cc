@@ -1,7 +1,9 @@
 // A directory with a manifest is a step directory; see checkpoint_path.h.
 #include "cli/commands/checkpoint_path.h"
 
+#include <filesystem>
 #include <ostream>
+#include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -39,6 +41,18 @@ absl::Status CheckNoStepDirectory(const std::string& dir) {
   if (!committed_here) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(dir, ": is a step directory; name the directory that holds it, the run's checkpoint.dir"));
+}
+
+absl::Status CheckOutsideCheckpoint(const std::string& step_dir, const std::string& path) {
+  std::error_code none;  // what cannot be resolved is an error of the command itself
+  const std::filesystem::path inside = std::filesystem::weakly_canonical(step_dir, none);
+  for (std::filesystem::path at = std::filesystem::weakly_canonical(path, none); at.has_relative_path();
+       at = at.parent_path()) {
+    if (at != inside) continue;
+    return absl::InvalidArgumentError(absl::StrCat(path, ": is in the checkpoint ", step_dir,
+                                                   ", and would be deleted with it; name a place outside of it"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace zerofleet::cli

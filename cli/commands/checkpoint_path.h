@@ -19,6 +19,10 @@ absl::StatusOr<std::string> ResolveCheckpoint(const std::string& path, std::ostr
 // InvalidArgument if `dir`, in which no checkpoint was found, is itself the step directory of one.
 absl::Status CheckNoStepDirectory(const std::string& dir);
 
+// InvalidArgument if `path`, which a command is about to write, is the step directory or lies in it, by whatever links:
+// what is there is deleted with the checkpoint.
+absl::Status CheckOutsideCheckpoint(const std::string& step_dir, const std::string& path);
+
 }  // namespace zerofleet::cli
 
 #endif  // ZEROFLEET_CLI_COMMANDS_CHECKPOINT_PATH_H_

@@ -47,5 +47,20 @@ TEST_F(CheckpointPathTest, APathThatCannotBeLookedAtIsNotCalledAbsent) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("loop/step-00000002: cannot look at it"));
 }
 
+TEST_F(CheckpointPathTest, NothingIsWrittenIntoACheckpoint) {
+  const std::string link = JoinPath(dir_, "link");
+  ASSERT_EQ(symlink(step_dir_.c_str(), link.c_str()), 0);
+  for (const std::string& path : {step_dir_, step_dir_ + "/", JoinPath(step_dir_, "new/model.gguf"), link,
+                                  JoinPath(link, "new"), JoinPath(dir_, "gone/../step-00000002/a")}) {
+    const absl::Status status = CheckOutsideCheckpoint(step_dir_, path);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << path;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(path + ": is in the checkpoint " + step_dir_));
+  }
+  for (const std::string& path :
+       {dir_, JoinPath(dir_, "step-00000002.gguf"), JoinPath(step_dir_, "../hf"), std::string("hf")}) {
+    EXPECT_TRUE(CheckOutsideCheckpoint(step_dir_, path).ok()) << path;
+  }
+}
+
 }  // namespace
 }  // namespace zerofleet::cli

@@ -107,6 +107,7 @@ absl::StatusOr<int> RunExport(const std::string& path, const std::string& to, de
         absl::StrCat("OUT: ", to, ": adapters are written to a directory, not a GGUF file"));
   }
   ZF_ASSIGN_OR_RETURN(const std::string step_dir, ResolveCheckpoint(path, &output.err));
+  ZF_RETURN_IF_ERROR(CheckOutsideCheckpoint(step_dir, to));
   if (adapters) {
     ZF_RETURN_IF_ERROR(checkpoint::ExportAdapters(step_dir, to, dtype, which));
     output.out << "wrote " << JoinPath(to, checkpoint::kAdapterWeightsName) << " and "
